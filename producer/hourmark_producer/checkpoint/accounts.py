@@ -1,6 +1,6 @@
-"""Saves what scans observed of files, so that a restart does not forget losses or unread content.
+"""Saves the observations of scans, so that losses and unread content are known after a restart.
 
-The head of a file, which identifies it after it was compressed, is saved with its first ranges
+The first bytes of a file identify it after it was compressed. They are saved with its first ranges
 instead, because the file may be read to its end before the scan that found it has finished.
 """
 

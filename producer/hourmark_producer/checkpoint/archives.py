@@ -2,9 +2,9 @@
 
 | table | content |
 |---|---|
-| `archives` | compressed files that need no further examination, by what a rename does not change; `file_id` is set if the content is read as that file |
-| `looked` | per source, when its latest full scan began, by this host's clock; at most `EVERY_S` seconds out of date |
-| `departed` | how far files and generations that are gone were read, so that a compressed file of them is recognized; `high` is the offset up to which their bytes are accounted for as read or lost |
+| `archives` | compressed files that need no further examination, by inode, size and modification time, which a rename does not change; `file_id` is set if the content is read as that file |
+| `looked` | start of the latest full scan of each source, by this host's clock; at most `EVERY_S` seconds out of date |
+| `departed` | how far deleted or truncated content was read, so that its compressed form is recognized; all bytes before the offset `high` were read or counted as lost |
 """
 
 from __future__ import annotations

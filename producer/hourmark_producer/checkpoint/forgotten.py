@@ -1,9 +1,9 @@
 """Positions of files that are no longer tracked, kept only in the checkpoint.
 
-A file that left the patterns of its source, or could not be found, stays tracked so that it is
-continued if it returns. Once its inode has left its folder, it is forgotten and uses neither memory
-nor scan time. If it returns from another folder, it is continued at the position in its row. The
-latest `FORGOTTEN_MAX` are kept, at some hundred bytes each.
+If a file no longer matches the patterns of its source, or cannot be found, it stays tracked.
+Reading continues if it returns. Once its inode is no longer in its folder, tracking ends, and the
+file uses neither memory nor scan time. If it returns from another folder, reading continues at the
+saved position. The latest `FORGOTTEN_MAX` positions are kept, with some hundred bytes each.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@ Memory is bounded: content is decompressed in blocks of 64 KiB, with dictionarie
 `WINDOW_BYTES_MAX`. The decompressed size is limited by the size of the file
 (`decompressed_bytes_max`), which stops decompression bombs. Nothing is written to disk.
 
-A compressed file without an end may still be written to, or may have been cut off. Only time tells
-which: `IncompleteFileTimer` measures for how long a file has not changed.
+If a compressed file ends prematurely, a program may still be writing it, or it may have been
+truncated. To distinguish the two, `IncompleteFileTimer` measures for how long a file has not
+changed.
 """
 
 from __future__ import annotations

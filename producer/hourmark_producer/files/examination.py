@@ -1,9 +1,9 @@
 """Examination of an open file: its fingerprints first, then its size.
 
-This order matters: if the file is truncated in between, the size is too small for the fingerprints
-and the truncation is detected. In the other order it could be missed. The first bytes are read again
-after the size: if they changed, a file that was truncated and has grown beyond its former size would
-be taken for its former content, and more bytes would be counted as lost than it had.
+This order matters: if the file is truncated in between, the size is too small for the fingerprints,
+and the truncation is detected. In the reverse order, it could be missed. The first bytes are read
+again after the size. Otherwise, if a file was truncated and has grown beyond its former size, it
+could be mistaken for its former content, and too many bytes would be counted as lost.
 
 The content of a file ends before its trailing NUL bytes. A writer that preallocates its file
 (fallocate, or a memory-mapped file such as log4j2's MemoryMappedFileAppender) replaces the NULs

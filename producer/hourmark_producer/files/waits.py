@@ -1,8 +1,8 @@
-"""How long the tailer waits before it decides about a file, and the exception for "not yet".
+"""How long the tailer waits before it makes decisions about a file, and the exception `RetryLater`.
 
-Durations are in seconds (`_S`). A number of scans (`_SCANS`) times `tailer.scan_seconds` is the
-shortest delay: the pace of scans slows down with many files. A module uses them as `waits.NAME`, so
-that a test can shorten one in one place.
+Durations are in seconds (`_S`). Other delays are numbers of scans (`_SCANS`). Multiplied by
+`tailer.scan_seconds`, they are minimum delays, because scans are less frequent with many files.
+Modules use the constants as `waits.NAME`, so that a test can shorten one in one place.
 """
 
 from __future__ import annotations

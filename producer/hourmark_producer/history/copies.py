@@ -1,14 +1,18 @@
-"""Copies that `copytruncate` creates next to a log. Their content was read and is skipped.
+"""Recognition of copies that `copytruncate` creates next to a log file.
 
-A copy is an unread file that meets two conditions. Its name is the current or first name of another
-tracked file with a suffix (`app.log`, `app.log.1`). Its content matches that file: the same head,
-and the same bytes before the offset up to which that file was read, now or before it was truncated;
-or before the copy's own end, if the file was read further since.
+The content of a copy was already read, so it is skipped. A copy is an unread file that meets two
+conditions:
 
-The decision waits until part of the original was read and, unless the original was truncated, until
-neither file is being written, as both may still grow. Lines that are all equal prove nothing: such
-a file is sent again rather than skipped. If the original is gone or has a new generation, the copy
-is read from the offset at which reading of the original stopped.
+- Its name is the current or first name of another tracked file with a suffix (`app.log.1` for
+  `app.log`).
+- Its content matches that file: the same first bytes, and the same bytes before the offset up to
+  which that file was read, now or before it was truncated. If the file has been read further than
+  the end of the copy, the bytes before the end of the copy are compared.
+
+The decision waits until part of the original was read. Unless the original was truncated, it also
+waits until neither file is being written, because both may still grow. A file whose lines are all
+equal cannot be identified, and is sent again. If the original is gone or has a new generation, the
+copy is read from the offset at which reading of the original stopped.
 
 Skipped bytes are saved in the checkpoint, counted and logged.
 """

@@ -1,8 +1,8 @@
-"""Comparison of the content that a file lost with files that may hold it.
+"""Comparison of lost content with candidates: files that may contain it.
 
 A candidate must have a related name (`rotated_names`), must not be older than the file, and must
-contain the known head and the bytes before the position. Each candidate holds the remainder of one
-file only: `CandidateComparer` records which file claimed it.
+contain the known first bytes and the bytes before the position. Each candidate is used for one file
+only. `CandidateComparer` reserves it for this file.
 """
 
 from __future__ import annotations

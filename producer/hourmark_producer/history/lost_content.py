@@ -1,14 +1,15 @@
-"""Searches for content that a file lost before it was read, but that another file still holds.
+"""Search for content that was removed from a file before it was read, but is still in another file.
 
-If the service is down for a day, a file is not read while copytruncate empties it every hour. The
-truncated content is in copies, which are tracked as files of their own. Content therefore counts as
+While the service is down, files are not read. If copytruncate empties a file every hour meanwhile,
+the truncated content is in copies, which are tracked as separate files. Content therefore counts as
 lost only if no other file of the source begins with the same bytes.
 
-- Each file that is found accounts for one lost content, and only if its first bytes identify it.
-- For content that was partly read, the first bytes of an open copy and the bytes before the
-  position are compared. The copy is read from there on, even if it was deleted meanwhile.
-- A copy may be found by a later scan than the truncation. Nothing counts as lost before three more
-  scans have completed.
+- Each content that is found in another file is used only once, and only if its first bytes identify
+  it.
+- If the content was partly read, the first bytes of an open copy and the bytes before the position
+  are compared. The copy is then read from this position, even if it was deleted meanwhile.
+- A later scan may find a copy. Therefore, nothing counts as lost until three more scans have
+  completed.
 """
 
 from __future__ import annotations

@@ -1,37 +1,37 @@
-"""The one place that decides whether content was read before, and which file holds lost content.
+"""Decides whether content was read before, and which file contains lost content.
 
-`ContentMatcher.match` takes what is asked about and returns a decision. It reads files and the
-checkpoint and changes neither; the caller makes the decision durable (`skip_copied_bytes`,
+`ContentMatcher.match` takes the content and returns a decision. It reads files and the checkpoint,
+and changes neither. The caller makes the decision durable (`skip_copied_bytes`,
 `hourmark_producer.history.remainders`).
 
 | content | decisions |
 |---|---|
-| `UnreadFile`: an open plain file of which nothing was read | `NewContent`, `CopyOf` |
+| `UnreadFile`: an open plain file that has not been read yet | `NewContent`, `CopyOf` |
 | `NewCompressedFile`: a compressed file that no scan has seen as a plain file | `ReadUpTo`, `AlreadyRead`, `Undecidable` |
 | `LostContent`: the unread content of a file that vanished or was truncated | `FoundInFile`, `Undecidable` |
 
-Any of them may raise `RetryLater`, because the decision depends on something that is still
-changing. A wrong `NewContent` sends lines twice, and a wrong `AlreadyRead` loses them.
+`match` raises `RetryLater` if the decision depends on something that is still changing. A wrong
+`NewContent` sends lines twice, and a wrong `AlreadyRead` loses them.
 
 The steps, in this order:
 
-1. Names (`rotated_names`) limit which files are compared with a plain file or a lost content.
+1. Names (`rotated_names`) limit which files are compared with a plain file or with lost content.
    Otherwise each new file would be compared with every tracked file, and the logs of two programs
-   with the same banner would match. A new compressed file is compared with all that was read, because
-   the name of its original may be unknown.
-2. Claims (`holders`). A candidate that holds the remainder of one file is not compared for another
-   one: of two equal files, each must find a holder of its own. Claims cost nothing, so they come
+   with the same banner would match. A new compressed file is compared with all content that was
+   read, because the name of its original may be unknown.
+2. Reservations (`holders`). A candidate that is reserved for one file is not compared for another:
+   each of two equal files must find a candidate of its own. This check costs nothing, so it comes
    before any content is read.
 3. Content (`copies` for plain files, `read_state` for compressed ones, `holders` for lost content):
-   the first bytes, and those before the offset up to which the content was read. Less than 64 bytes,
-   or lines that are all equal, prove nothing.
-4. Completeness. A candidate that matches so far and is still being copied or compressed is waited
-   for. This comes after the content, so that no file waits for an unrelated one.
-5. Other searches. A decision that an active search may contradict waits for it. This comes last,
-   because most decisions do not depend on one, and a search may take minutes.
+   the first bytes, and the bytes before the offset up to which the content was read. Fewer than 64
+   bytes, or lines that are all equal, prove nothing.
+4. Completeness. If a candidate matches so far but is still being copied or compressed, the decision
+   waits. This comes after the content, so that no file waits for an unrelated one.
+5. Other searches. If an active search may contradict the decision, the decision waits for it. This
+   comes last, because most decisions do not depend on a search, and a search may take minutes.
 
-Bytes that no file holds are lost. `ContentMatcher.assess_truncation` and `count_lost_bytes` count them
-(`lost_content`), after `match` has found no holder.
+Bytes that no file contains are lost. After `match` has found no candidate,
+`ContentMatcher.assess_truncation` and `count_lost_bytes` count them (`lost_content`).
 """
 
 from __future__ import annotations

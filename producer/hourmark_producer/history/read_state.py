@@ -1,8 +1,8 @@
 """Determines whether the content of a compressed file was read before, as another file. Pure.
 
-What was read of a file is identified by its first bytes and by those before the offset up to which
-it was read. A compressed file that contains both is that file or a copy of it. If so little is
-known that a match may be coincidence, the result is undecided.
+Content that was read is identified by its first bytes and by the bytes before the offset up to
+which it was read. A compressed file that contains both is the same file or a copy of it. If so few
+bytes are known that a match may be a coincidence, the result is undecided.
 """
 
 from __future__ import annotations

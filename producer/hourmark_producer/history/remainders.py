@@ -1,12 +1,12 @@
-"""Search for the remainders of files that vanished or were truncated unread, and their ranges.
+"""Search for the remainders (unread content) of files that vanished or were truncated.
 
-A file that vanished is searched for among compressed files, in its former folders and where the
-patterns of its source match. The remainder of a truncated file is searched for in copies.
-`hourmark_producer.history.match` decides which candidate holds it. The ranges of a remainder have
-the file id, generation and offsets of the original file, as if it had never been compressed.
-Meanwhile the source is not reported as caught up.
+The remainder of a vanished file is searched for in compressed files, in the former folders of the
+file and where the patterns of its source match. The remainder of a truncated file is searched for
+in copies. `hourmark_producer.history.match` decides which candidate contains it. The byte ranges of
+a remainder have the file id, generation and offsets of the original file, as if it had never been
+compressed. Until it is read, the source is not reported as caught up.
 
-A new compressed file goes through the same stages, with itself as the only candidate.
+A new compressed file passes through the same stages, with itself as the only candidate.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Status of the tailer of this host for `hourmark status` and `hourmark doctor`.
 
-Only here the ranges that a service refuses are known by file and reason. On other hosts, tailers
-are known by their reports.
+Only this host knows the file and the reason of a range that a service refuses. About tailers on
+other hosts, only their reports are known.
 """
 
 from __future__ import annotations

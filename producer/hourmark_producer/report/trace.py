@@ -1,14 +1,14 @@
-"""`hourmark tail trace`: how far one line of a file has come on its log host.
+"""`hourmark tail trace`: how far one line of a file was delivered from its log host.
 
-The answer comes from the checkpoint and the file alone; nothing is modified. Bytes before a file's
-position have been cut into ranges, and unacknowledged ranges are in the spool. A line before the
-position that is not in the spool is therefore acknowledged or was skipped. The file is read before
-the checkpoint and its size is read after it, so positions that move meanwhile cannot make the
-answer wrong.
+Only the checkpoint and the file are read, and nothing is modified. Bytes before the position of a
+file were sent as ranges, or are in unacknowledged ranges in the spool. A line before the position
+that is not in the spool was therefore acknowledged or skipped. The file is read before the
+checkpoint, and its size is read after it, so positions that change meanwhile cannot make the result
+wrong.
 
-A packed file cannot be matched by name. If the tailer still tracks the original file, it is
-recognized by the bytes before its position. Files that are gone and fully acknowledged are not
-tracked any more.
+A compressed file cannot be matched by name. If the tailer still tracks the original file, it is
+recognized by the bytes before its position. Deleted files that are fully acknowledged are no longer
+tracked.
 """
 
 from __future__ import annotations

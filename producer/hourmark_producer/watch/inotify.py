@@ -1,10 +1,10 @@
-"""Notifications from inotify(7) that something in a folder was written, created or renamed.
+"""Notifications from inotify(7) about files in a folder that were written, created or renamed.
 
-They are hints and never complete: writes through mmap, writes of other machines on a network file
-system, targets of links in unwatched folders, and events after a queue overflow are missing.
-Polling finds everything; hints only tell what to scan earlier. Each folder needs one watch, however
-many files it contains. Folders beyond the system's limit (fs.inotify.max_user_watches) are only
-polled.
+The notifications are hints and never complete. They do not include writes through mmap, writes of
+other machines on a network file system, targets of links in unwatched folders, and events after a
+queue overflow. Scans find all changes; hints only cause some files to be scanned earlier. Each
+folder needs one watch, regardless of the number of its files. Folders beyond the system limit
+(fs.inotify.max_user_watches) are only scanned.
 
 Uses libc through ctypes: three stable calls, instead of another package on each host.
 """

@@ -1,16 +1,16 @@
 """Detection and examination of new compressed files.
 
-A new compressed file holds a tracked file, or a file that was created, rotated and compressed
+A new compressed file contains a tracked file, or a file that was created, rotated and compressed
 between two scans. The following compressed files are old and are not read:
 
 - files that exist at the first scan of a source
-- files whose content was last written before the latest scan (compressors keep that time): the
-  original was tracked
+- files whose content was last written before the latest scan, because the original was tracked
+  (compressors preserve the modification time)
 
 A worker examines every other file (`hourmark_producer.history.match`). If its content was not read
-before, it is read as a file of its own, under the identity of the compressed file. If that cannot
-be decided, a loss of unknown size is reported. Until it is decided, the source is not reported as
-caught up.
+before, it is read as a separate file with the identity of the compressed file. If this cannot be
+determined, a loss of unknown size is reported. Until the examination ends, the source is not
+reported as caught up.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""Search for files that were created and rotated away between two scans.
+"""Search for files that were created and rotated between two scans.
 
-With a pattern like `app.log` or `*.log`, a file that is rotated while the tailer runs is read to
-its end, because it is already tracked. A file that was created and rotated away between two scans
-is not tracked, and no pattern matches its new name.
+With a pattern such as `app.log` or `*.log`, a file that is rotated while the tailer runs is read to
+its end, because it is already tracked. A file that was created and rotated between two scans is not
+tracked, and no pattern matches its new name.
 
-Folders are therefore searched for rotated forms of matching names (`app.log.1`, `app-20261124.log`,
-also compressed) at a start, and whenever a file appeared or vanished. A file that was created and
-written after the previous search belongs to the source and is tracked. Other files are ignored.
+Folders are therefore searched for rotated forms of matching names, such as `app.log.1` and
+`app-20261124.log`, which may be compressed. The search takes place when the tailer starts, and
+after a file appeared, vanished or was truncated. A file that was created and written after the
+previous search belongs to the source and is tracked. Other files are ignored.
 """
 
 from __future__ import annotations
