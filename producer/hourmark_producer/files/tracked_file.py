@@ -572,8 +572,8 @@ _OTHER_NAMES_MAX: Final = 8  # the latest: backups by hard link have a new name 
 class TrackedFiles:
     """The collection of all tracked files, indexed by id, identity and name.
 
-    Only the scanning thread modifies it. Iteration uses a snapshot, so files may be added or removed
-    meanwhile.
+    Only the scanning thread modifies it. Iteration uses a snapshot, so files may be added or
+    removed meanwhile.
 
     Args:
         files: Files to track from the start, usually those in the checkpoint.
@@ -585,8 +585,8 @@ class TrackedFiles:
     """
 
     def __init__(self, files: Iterable[TrackedFile]) -> None:
-        self.looks = 0  # at everything, that are over
-        self.packed = set[TrackedFile]()  # that are read in archives, or looked into there
+        self.looks = 0
+        self.packed = set[TrackedFile]()
         self._by_id: dict[str, TrackedFile] = {}
         self._by_inode: _Index = {}
         self._by_birth: _Index = {}

@@ -183,7 +183,7 @@ class LostContentSearch:
     def __init__(self, begin: Callable[[], list[_Begun]], copied: Callable[[], int]) -> None:
         self._begin, self._copied = begin, copied
         self._left: list[_Begun] | None = None
-        self.was_used = False  # whether anything was looked for
+        self.was_used = False
 
     def __call__(self, head: bytes, read_to: int) -> int:
         """Return the number of removed bytes that another file contains.

@@ -34,8 +34,8 @@ class ReadState(enum.Enum):
 
     READ = "read"
     UNREAD = "unread"
-    UNDECIDED = "untold"  # nothing tells
-    NOT_YET = "not yet"  # something will
+    UNDECIDED = "untold"
+    NOT_YET = "not yet"
 
 
 class ContentHistory(NamedTuple):
