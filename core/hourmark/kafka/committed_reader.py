@@ -132,13 +132,13 @@ def _from(p: Partition, start: StartOffset) -> TopicPartition:
 def _ascending(records: list[Message]) -> list[list[Message]]:
     """Split a list of records wherever an offset is not greater than the previous one.
 
-    Such an offset means that the base offset of a batch is damaged in the broker's log.
+    Such an offset means that the base offset of a batch is corrupt in the broker's log.
 
     Args:
-        records: Records of one partition in the order in which they arrived.
+        records: Records of one partition, in arrival order.
 
     Returns:
-        Non-empty lists, in each of which the offsets ascend.
+        Non-empty lists with ascending offsets.
     """
     offsets = [*map(_offset, records)]
     cuts = [n for n, (a, b) in enumerate(itertools.pairwise(offsets), 1) if b <= a]
