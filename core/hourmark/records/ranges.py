@@ -152,7 +152,7 @@ class ByteRange:
         start: Offset of the first byte, counted from the file's last truncation.
         end: Offset after the last byte.
         observed_at_ms: Time at which the tailer read the range, in Unix milliseconds on the
-            service's clock.
+            service's clock, as last reported to the tailer.
         rules: Id of the rules revision that the range is parsed with. A rules revision is a
             numbered version of everything that parsing depends on.
         zone: IANA time zone of timestamps without a zone.

@@ -29,8 +29,8 @@ class OlderVersion:
         no_settings: Settings that prevent the version from starting. `group.*` means a whole group.
         references: Whether settings may refer to files and environment variables.
         finds_the_rest: Whether its tailers read compressed log files, find the unread parts of log
-            files that were renamed or removed, and send lines that a receiver, such as the syslog
-            receiver, has stored.
+            files that are no longer at their paths, and send lines that a receiver, such as the
+            syslog receiver, has stored.
         keeps_alarms: Whether its mirrors keep the alarms of an earlier run.
     """
 
