@@ -55,9 +55,10 @@ def service(config: Config, now_ms: int) -> ComponentStatus:
 
         - `RUNNING` if the endpoint responds, even if the service is not ready. The detail lists its
           warnings, or the reasons why it is not ready. Each of them is a problem.
-        - `SILENT` if the service's process runs on this machine but does not respond
-        - `NOT_RUNNING` if neither the endpoint nor Kafka responds
-        - otherwise the state of the services that sent reports
+        - `RUNNING` if the service's process started on this machine in the last 20 seconds
+        - `SILENT` if the process runs on this machine, started earlier, and does not respond
+        - otherwise the state according to the host reports, or `NOT_RUNNING` if Kafka does not
+          respond either
     """
     address, opener = _address(config.service), _opener(config.service.tls)
     folder = StateFolder(config.service.state_dir, "service")
