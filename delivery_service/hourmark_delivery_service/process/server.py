@@ -294,9 +294,9 @@ def uvicorn_config(
 
 
 class HttpServer(uvicorn.Server):
-    """A uvicorn server that exits with code 0 after SIGTERM or SIGINT, once it has drained.
+    """A uvicorn server that drains and exits with code 0 after SIGTERM or SIGINT.
 
-    Draining means that it accepts no new requests and answers those in flight.
+    Draining means that the server accepts no new requests and answers those in flight.
 
     Args:
         config: uvicorn configuration.

@@ -60,8 +60,8 @@ _GRACE_S: Final = (
 class KafkaQueue:
     """A durable queue on the edge Kafka cluster, which implements the `Queue` protocol.
 
-    It uses one idempotent producer for the whole process and replaces it after a fatal error.
-    Create a queue inside the event loop that uses it.
+    The queue uses one idempotent producer for the whole process and replaces it after a fatal
+    error. Create the queue inside the event loop that uses it.
 
     Args:
         config: Configuration of the Kafka cluster and of the time and memory limits.
