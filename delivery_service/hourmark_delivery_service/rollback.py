@@ -1,4 +1,4 @@
-"""Obstacles to a rollback of the delivery service: rules revisions that an older version rejects."""
+"""Obstacles to a rollback of the delivery service: rules revisions without a parser."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ REASONS: Final[Mapping[DatumVerdict, str]] = {
 
 
 def compile_schema(schema: Any) -> bytes:
-    """Compile an Avro schema into a program with which `check_datums` validates datums.
+    """Compile an Avro schema into a program that `check_datums` uses to validate datums.
 
     Args:
         schema: The writer schema as parsed JSON.
@@ -186,14 +186,14 @@ def check_datums(
     *,
     module: ModuleType | None = native.MODULE,
 ) -> bytes:
-    """Check the Avro datum in each value of an Arrow binary column of Kafka values.
+    """Validate the Avro datums in an Arrow binary column of Kafka values.
 
     A value is valid if its datum matches its schema completely and begins with the event id of its
     Kafka key.
 
     Args:
-        programs: For each schema id, the output of `compile_schema` for a schema that
-            `holds_event_id` accepts. An empty program is treated as missing.
+        programs: Maps each schema id to the output of `compile_schema`. The schema must satisfy
+            `holds_event_id`. An empty program is treated as missing.
         schemas: Schema id of each value: 4 bytes each, native byte order.
         keys: Kafka keys of all values, concatenated. The first 16 bytes of a key are the event id.
         key_bytes: Size of each key in bytes.
@@ -245,7 +245,7 @@ def check_datums(
 
 
 def check_value(program: Sequence[int], event_id: bytes, value: bytes, skip: int) -> DatumVerdict:
-    """Check the Avro datum in one Kafka value, in Python.
+    """Validate the Avro datum in one Kafka value, in Python.
 
     Args:
         program: The output of `compile_schema`, as a sequence of 32-bit words.

@@ -133,7 +133,7 @@ class FieldChecker:
 
         Args:
             field: The Avro field declaration.
-            namespace: The Avro namespace in which type names of the declaration are resolved.
+            namespace: The Avro namespace for type names in the declaration.
 
         Raises:
             ValueError: The declaration is invalid. The message names the field and the invalid part

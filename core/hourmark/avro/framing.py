@@ -204,7 +204,7 @@ def put_long(value: int, out: bytearray) -> None:
 
     Args:
         value: A signed integer of at most 64 bits. The range is not checked.
-        out: The buffer, to which 1 to 10 bytes are appended.
+        out: The buffer. It grows by 1 to 10 bytes.
     """
     if 0 <= value < SHORT_END:
         out += SHORT_LONGS[value]

@@ -79,8 +79,7 @@ def late_alarms(
         now_ms: Current time in Unix milliseconds.
         bucket_seconds: Length of a bucket.
         site: Name of the site.
-        since_ms: Time from which the limit counts for steps that no event has passed, in Unix
-            milliseconds.
+        since_ms: Start of the time limit for steps that no event has passed, in Unix milliseconds.
 
     Returns:
         A list with one alarm. Empty if no step is late.

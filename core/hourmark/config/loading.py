@@ -253,7 +253,7 @@ def remember_config_file(
     command, the command's value is used.
 
     Args:
-        context: Context of the click command, in which the path is stored.
+        context: Context of the click command. The path is stored there.
         path: Path of the configuration file; None if the option was not given.
 
     Returns:

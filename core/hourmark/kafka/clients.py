@@ -43,7 +43,7 @@ _guard: Final = threading.Lock()
 
 
 def remember_brokers(cluster: KafkaCluster, addresses: Iterable[str]) -> None:
-    """Store broker addresses of a Kafka cluster for clients that are created later.
+    """Remember broker addresses of a Kafka cluster for clients that are created later.
 
     If all configured bootstrap brokers are down, new clients can still connect through these
     addresses. The process keeps the 16 most recent addresses of each cluster. Thread-safe.
@@ -137,8 +137,8 @@ class Partition:
 class Offset(int):
     """The offset of the next record to read from a topic-partition.
 
-    Raises ValueError for a negative number, because librdkafka uses negative numbers as error
-    codes.
+    The constructor raises `ValueError` for a negative number, because librdkafka uses negative
+    numbers as error codes.
 
     Attributes:
         leader_epoch: For a log end offset, the epoch of the leader that reported the offset; None
@@ -267,8 +267,8 @@ class _NoTopic(Unavailable): ...
 class Cluster:
     """A Kafka cluster, accessed through its admin API.
 
-    Every method raises Unavailable, with the cluster's name and addresses, if the cluster does not
-    answer within 15 s.
+    Requests raise `Unavailable` if the cluster does not answer within 15 s. The message contains
+    the cluster's name and addresses.
 
     Args:
         settings: The cluster's settings.

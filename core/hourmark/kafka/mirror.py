@@ -191,7 +191,7 @@ def _partition(key: bytes, edge_alias: str) -> Partition | None:
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class PartitionBehind:
-    """A topic-partition in which the mirror has not yet reached a required offset.
+    """A topic-partition where the mirror has not yet reached a required offset.
 
     Attributes:
         partition: The partition on the source cluster (edge).
@@ -218,7 +218,7 @@ def partitions_behind(
     starts: Mapping[Partition, int],
     positions: Mapping[Partition, int],
 ) -> list[PartitionBehind]:
-    """Return the topic-partitions in which the mirror has not yet reached a required offset.
+    """Return the topic-partitions where the mirror has not yet reached a required offset.
 
     A partition is complete if the mirror's position is at or past the required offset, or if all
     records below this offset have been deleted from the edge. An empty result proves that all
@@ -248,8 +248,8 @@ class MirrorGap:
     Attributes:
         partition: The topic-partition on the source cluster (edge).
         first: First offset that may be missing on the target cluster.
-        end: Offset after the last one that may be missing.
-        reason: Why the loss cannot be ruled out, for error messages.
+        end: End of the range (exclusive).
+        reason: Reason why records may be missing, for error messages.
     """
 
     partition: Partition
@@ -414,7 +414,7 @@ def parse_leader(assignment: bytes | None) -> MirrorLeader:
 
     Args:
         assignment: Assignment in Kafka Connect's embedded protocol: version, error code, member id
-            and URL of the leader, then data that is ignored. None or empty if there is no
+            and URL of the leader. The remaining bytes are ignored. None or empty if there is no
             assignment.
 
     Returns:

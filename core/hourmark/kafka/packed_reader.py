@@ -85,10 +85,10 @@ class PackedReader(PartitionsReader[PackedRecords]):
         module: The compiled module, which must support this librdkafka (`supports_native_client`).
         cluster: The cluster.
         name: Name of the cluster in error messages, such as `edge`.
-        batch: Maximum number of records that are fetched at once.
-        stall_s: Seconds without any record after which a read fails.
+        batch: Maximum number of records per fetch.
+        stall_s: A read fails after this number of seconds without a record.
         queue_kb: Size limit of librdkafka's fetch queue, in KiB.
-        overrides: Further librdkafka settings. Their names have `_` in place of `.`.
+        overrides: Additional librdkafka settings. Their names have `_` in place of `.`.
     """
 
     def __init__(

@@ -181,8 +181,8 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
 
     Args:
         name: Name of the cluster in error messages, such as `edge`.
-        batch: Maximum number of records that are fetched at once.
-        stall_s: Seconds without any record after which a read fails.
+        batch: Maximum number of records per fetch.
+        stall_s: A read fails after this number of seconds without a record.
     """
 
     def __init__(self, name: str, *, batch: int, stall_s: float) -> None:
@@ -275,7 +275,7 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
             self._unassign(left)
 
     def close(self) -> None:
-        """Close the Kafka consumer, waiting at most 30 s. Can be called more than once."""
+        """Close the Kafka consumer, and wait at most 30 s. Further calls have no effect."""
         if not self._closed:
             self._closed = True
             close_within(self._close_client, f"a reader of the {self._name} cluster")
@@ -288,7 +288,7 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
         """Assign topic-partitions to the consumer, replacing its previous assignment.
 
         Args:
-            places: The start offset of each partition to read. Empty to stop reading.
+            places: Maps each partition to its start offset. Empty to stop reading.
         """
 
     @abc.abstractmethod
@@ -312,11 +312,11 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
 
     @abc.abstractmethod
     def _records_below(self, records: RecordsT, end: int) -> tuple[RecordsT, int, int]:
-        """Select the records that are below an offset.
+        """Select the records below an offset.
 
         Args:
             records: At least one record, in offset order.
-            end: Offset after the last record to select.
+            end: End offset (exclusive).
 
         Returns:
             The selected records, which may be empty, and the first and last offset of all

@@ -111,7 +111,7 @@ class Part(enum.Enum):
     Attributes:
         LINES: Whole lines, each with its line feed, or whole multi-line records. Only the last line
             of a range with `ending` has no line feed.
-        CHUNK: A piece of a line or record that exceeds the size limit, but not its last piece.
+        CHUNK: A piece, but not the last one, of a line or record that exceeds the size limit.
         LAST_CHUNK: The last piece of such a line or record.
     """
 
@@ -292,10 +292,10 @@ def file_id(device: int, inode: int, birth_ns: int) -> str:
 
 
 def new_host_id() -> str:
-    """Generate a random id for a new installation on a host.
+    """Generate a random host id for a new installation.
 
     Returns:
-        32 hex digits, different at each call.
+        32 hex digits.
     """
     return uuid.uuid4().hex
 

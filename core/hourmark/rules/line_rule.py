@@ -146,10 +146,10 @@ class LineRule(FrozenModel):
 
     @property
     def groups(self) -> frozenset[str]:
-        """Return the names of the named groups in the regular expression `pattern`.
+        """Return the names of the named groups in `pattern`.
 
         Returns:
-            The names. Empty if the rule has no pattern.
+            The group names. Empty if the rule has no pattern.
         """
         return frozenset(_GROUP_NAME.findall(_LITERAL.sub("", self.pattern or "")))
 

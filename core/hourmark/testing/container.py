@@ -174,7 +174,7 @@ def read_type_files(types: Path) -> dict[str, bytes]:
         types: The folder; its subfolders are not read.
 
     Returns:
-        Contents by file name, in alphabetical order.
+        A dict that maps file names to contents, in alphabetical order.
 
     Raises:
         UsageError: The folder contains no TOML file.

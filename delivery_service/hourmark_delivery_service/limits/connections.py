@@ -88,8 +88,8 @@ class ConnectionTable(Generic[C]):
     def set_phase(self, connection: C, phase: ConnectionPhase, now_s: float) -> None:
         """Set the phase of a connection, and add the connection if it is new.
 
-        The deadline is `now_s` plus the time limit of the phase. If the connection is in this phase
-        already, its deadline does not change.
+        The deadline is `now_s` plus the time limit of the phase. If the connection is already in
+        this phase, its deadline does not change.
 
         Args:
             connection: Connection to update.
@@ -138,7 +138,7 @@ class ConnectionTable(Generic[C]):
         return len(self._phases) >= self._connections_max
 
     def nearest_deadline(self) -> C | None:
-        """Return the connection with the earliest deadline, which may have passed already.
+        """Return the connection with the earliest deadline, which may already have passed.
 
         The connection remains in the table.
 

@@ -35,8 +35,8 @@ class AppendPacer:
     when they have been delivered or have failed. Not thread-safe: use it in one event loop.
 
     Args:
-        open_s: Seconds after the start of the first pending append in which other appends do not
-            wait.
+        open_s: For this number of seconds after the start of the first pending append, other
+            appends do not wait.
         patience_s: Maximum number of seconds that `wait` blocks.
     """
 

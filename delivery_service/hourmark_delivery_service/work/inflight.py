@@ -116,8 +116,8 @@ class InflightRequests:
 
         Args:
             request: Request whose body is received.
-            stop: Called to abort the reception if the body has stalled for a second and another
-                request needs its memory. The memory is released before the call.
+            stop: Function that aborts the reception. It is called if the body has stalled for a
+                second and a request needs its memory. The memory is released before the call.
         """
         self._readings[id(request)] = _Reading(stop, self._clock.monotonic_s())
         try:

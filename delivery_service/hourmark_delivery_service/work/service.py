@@ -184,7 +184,7 @@ class DeliveryService:
         return self.framing is None or not self.rules.counting_blanks <= self.framing.audit.keys()
 
     def set_framing_error(self, error: str) -> None:
-        """Record why the schema ids of audit records and host reports could not be looked up.
+        """Record why the lookup of schema ids for audit records and host reports failed.
 
         The reason is appended to a message of `not_ready_reasons`.
 

@@ -59,7 +59,7 @@ class LinePattern:
         return None if match is None else (line, *match.groups())
 
     def replace_all(self, text: bytes, replacement: bytes) -> bytes:
-        """Replace all matches of the pattern in a text, and return the result.
+        """Return `text` with all matches of the pattern replaced.
 
         Args:
             text: Text to search.

@@ -62,7 +62,7 @@ def text_encoder(avro_type: AvroType, compiler: SchemaCompiler) -> TextEncoder:
 def takes_bytes(avro_type: AvroType) -> bool:
     """Return whether an Avro type, or a branch of a union, is `bytes` or `fixed`.
 
-    For such a type, a byte order mark at the start of a text is kept.
+    If it is, a byte order mark at the start of the text is kept.
 
     Args:
         avro_type: Type as `fastavro.parse_schema` returns it.
