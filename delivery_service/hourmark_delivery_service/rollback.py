@@ -1,4 +1,4 @@
-"""Obstacles to a rollback of the delivery service: rules revisions without a parser."""
+"""Obstacles to a rollback of the delivery service: rules revisions with a newer parser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hourmark config`: show the settings in force and the origin of each value.
+"""`hourmark config`: show the effective settings and the origin of each value.
 
 Secrets are shown as `(hidden)`.
 """

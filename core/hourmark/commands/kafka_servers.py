@@ -1,6 +1,6 @@
 """Status of Kafka brokers and of the schema registry for `hourmark status`.
 
-Each broker is asked by itself, because a client that knows several brokers hides one that is dead.
+Each broker is queried separately, because a client that knows several brokers hides a dead one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`hourmark status`: servers, components and event types, what is in trouble, and what to do."""
+"""`hourmark status`: servers, components and event types, their problems, and the next steps."""
 
 from __future__ import annotations
 

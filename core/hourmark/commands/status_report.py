@@ -1,7 +1,7 @@
-"""The result of `hourmark status`: a verdict, the problems with their next steps, and the parts.
+"""The result of `hourmark status`: a summary, the problems with their next steps, and all parts.
 
-Pure, except that components and servers were asked before. The text fits on one screen: few
-problems are shown, and long details are cut; `--json` has everything.
+The module performs no I/O. The text fits on one screen: few problems are shown, and long details
+are truncated; `--json` contains everything.
 """
 
 from __future__ import annotations

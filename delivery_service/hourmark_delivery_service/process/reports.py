@@ -2,8 +2,8 @@
 
 The identity is a host id that survives restarts, with a lock so that no two processes share it.
 
-A host report states up to which time all API requests are acknowledged. Without these reports an
-hour could close although a request of that hour is still in flight. The time `caught_up_at` is the
+A host report states the time up to which all API requests are acknowledged. Without these reports,
+an hour could be closed while a request of that hour is still in flight. The time `caught_up_at` is the
 start of the oldest request in flight, or the current time. The first report is in the queue before
 the first event is accepted, and a final report follows after the service has drained.
 """

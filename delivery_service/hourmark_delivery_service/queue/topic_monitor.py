@@ -1,4 +1,4 @@
-"""Detects topics that cannot take records, from the metadata of the Kafka cluster.
+"""Detects topics that do not accept records, from the metadata of the Kafka cluster.
 
 A topic that is missing, or that has a partition without a leader or with too few in-sync replicas,
 must not affect records of other topics. Without this module, each append to such a topic would wait

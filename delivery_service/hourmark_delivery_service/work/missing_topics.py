@@ -1,8 +1,8 @@
 """Recreates the topic of a declared event type that does not exist at the edge.
 
-A byte range of a log file holds lines of several types and is acknowledged as a whole, so one
+A byte range of a log file may contain lines of several types and is acknowledged as a whole, so one
 missing topic would block all types of the file. Only the records of the deleted topic are lost, and
-that remains detectable: a recreated topic has another id, which the closer and `hourmark mirror
+the loss remains detectable: a recreated topic has another id, which the ETL and `hourmark mirror
 verify` compare with the id that they recorded.
 
 The controller of the cluster decides whether the topic exists. A broker with outdated metadata, or
