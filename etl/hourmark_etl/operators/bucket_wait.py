@@ -232,7 +232,7 @@ def wait_for_bucket(
 @json_option
 @config_option
 def wait(event_type: str, hour: str, timeout_s: float, as_json: bool, config: Config) -> None:
-    """Wait until a bucket is closed, and return its grade as the exit code.
+    """Wait until a bucket is closed. The exit code shows its grade; see the table below.
 
     At least every 15 seconds, the command prints to stderr what the bucket waits for. The output on
     stdout is that of `hourmark bucket why`; with --json, it is the bucket's row as in `hourmark

@@ -135,8 +135,9 @@ def check_chains(
 ) -> Iterator[LedgerFinding]:
     """Check that the closed buckets of each event type have no gap up to the oldest open one.
 
-    A type must have a seal (the stored result of the proof of completeness) if and only if its
-    oldest bucket that is not closed is sealed, which means that its content is fixed.
+    The content of the oldest open bucket of a type may already be fixed ("sealed"). The ledger must
+    then contain a seal, which is the stored result of the proof of completeness. Otherwise, it must
+    not contain one.
 
     Args:
         database: The ledger (the ETL's state database).

@@ -96,7 +96,8 @@ class IncrementalReader:
     def poll(self) -> None:
         """Read all records up to the current end of the topics.
 
-        The record numbers are added to `records_read`, and they replace `last_numbers`.
+        Each test record contains its sequence number. The numbers of the records that were read are
+        added to `records_read`; `last_numbers` contains those of this call only.
 
         Raises:
             Unavailable: The cluster does not answer. The next call continues after the last record

@@ -69,7 +69,7 @@ class ReadIntoBuffer(Protocol):
     """A function that reads bytes at the current position into a reused buffer, without a copy."""
 
     def __call__(self, count: int) -> memoryview:
-        """Return the next bytes at the current position, as a view of the buffer.
+        """Return up to `count` bytes at the current position, as a view of the buffer.
 
         The position does not change. The view is valid until the next call, which overwrites the
         buffer.

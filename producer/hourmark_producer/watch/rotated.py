@@ -90,9 +90,9 @@ class RotatedFileSearch:
                         findings.problems[entry.path] = error
 
     def search_for_new(self, added: Iterable[TrackedFile]) -> None:
-        """Request a search in the sources of new files.
+        """Request that the next scan searches for rotated files in the sources of new files.
 
-        Earlier files of these sources may have been rotated.
+        A new file can mean that the earlier file was renamed by log rotation.
 
         Args:
             added: The new files.

@@ -91,9 +91,9 @@ def line_digest(host_id: str, file: str, generation: int, offset: int, line: byt
 
 
 def client_event_digest(event_type: str, client_id: str) -> int:
-    """Return the 74-bit digest of an event of the HTTP API to which its client assigned an id.
+    """Return the 74-bit digest for an event that was posted with an id of the client.
 
-    The event id of the event consists of the event time and this digest.
+    The event id consists of the event time and this digest.
 
     Args:
         event_type: Name of the event type.
