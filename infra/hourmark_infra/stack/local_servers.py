@@ -35,7 +35,7 @@ def local_servers(config: Config | None) -> list[ServerStatus] | None:
 
 
 def _with_next_step(server: ServerStatus) -> ServerStatus:
-    if server.healthy:
+    if server.healthy or server.do:
         return server
     if server.pid is not None:
         do = f"see its log {server.log}; if it hangs, end process {server.pid}, then `hourmark up`"
