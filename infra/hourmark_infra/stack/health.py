@@ -87,7 +87,11 @@ def check_namenode(address: str) -> Health:
     if bean.get("Safemode"):
         return Health(False, "in safe mode: nothing can be written", LEAVE_SAFE_MODE)
     live = len(json.loads(bean.get("LiveNodes", "{}")))
-    return Health(live > 0, f"{live} live datanode{'' if live == 1 else 's'}")
+    return Health(
+        live > 0,
+        f"{live} live datanode{'' if live == 1 else 's'}",
+        "" if live else "see that DataNodes run (docs/runbooks/datanode-down.md)",
+    )
 
 
 def check_datanode(address: str, namenode: str) -> Health:
@@ -105,9 +109,16 @@ def check_datanode(address: str, namenode: str) -> Health:
     """
     try:
         uptime_seconds = _get_bean(address, "java.lang:type=Runtime")["Uptime"] / 1000
-        bean = _get_bean(namenode, "Hadoop:service=NameNode,name=NameNodeInfo")
     except _NoUsableResponse as error:
         return Health(False, str(error))
+    try:
+        bean = _get_bean(namenode, "Hadoop:service=NameNode,name=NameNodeInfo")
+    except _NoUsableResponse as error:
+        return Health(
+            False,
+            f"it runs, but its NameNode cannot be asked for it: {error}",
+            "resolve the problem of the NameNode first",
+        )
     nodes = json.loads(bean.get("LiveNodes", "{}")).values()
     known_as = _with_ip_address(address)
     silent_seconds = min(
