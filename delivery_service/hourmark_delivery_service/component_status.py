@@ -89,14 +89,31 @@ def service(config: Config, now_ms: int) -> ComponentStatus:
     except OSError:
         pass
     told = f"does not answer at {address}; {others.detail}"
-    if pid is None:  # the problems include its own last report
-        return dataclasses.replace(others, detail=told)
+    if pid is None:
+        if not _sent_no_goodbye(config, _host_id(folder)):
+            return dataclasses.replace(others, detail=told)
+        ended = (_ended(address), *problems)
+        return dataclasses.replace(others, state=ComponentState.SILENT, detail=told, problems=ended)
     since_ms = folder.locked_at_ms()
     if since_ms is not None and now_ms - since_ms < _STARTS_S * 1000:
         detail = f"starting, or hanging since its start; {told}"
         return ComponentStatus(ComponentState.RUNNING, detail, pid, others.heard_at_ms, problems)
     hangs = _hangs(address, pid)
     return ComponentStatus(ComponentState.SILENT, told, pid, others.heard_at_ms, (hangs, *problems))
+
+
+def _sent_no_goodbye(config: Config, host_id: str | None) -> bool:
+    # Whether the service that ran with this state folder has ended without its final report.
+    found = call_all({"own": lambda: _own_reports(config, host_id)}, _REPORTS_S)
+    return any(not report.goodbye for report in found.get("own", ()))
+
+
+def _own_reports(config: Config, host_id: str | None) -> list[HostReport]:
+    try:
+        check_listening(config.kafka.edge, "edge")
+        return [r for r in recent_reports(config.kafka.edge).values() if r.host_id == host_id]
+    except Unavailable:
+        return []
 
 
 def _host_id(folder: StateFolder) -> str | None:
@@ -124,6 +141,15 @@ def _not_ready(address: str, reasons: str) -> Problem:
         f"it answers and is not ready: {reasons}",
         "remove the reason it names, servers first; it becomes ready by itself. "
         "`hourmark doctor --only kafka` examines brokers and topics",
+    )
+
+
+def _ended(address: str) -> Problem:
+    return _unavailable(
+        address,
+        "it does not answer, its process has ended, and it sent no final report: it was killed or "
+        "failed",
+        "start it again: `hourmark serve`; the end of its log has the reason, unless it was killed",
     )
 
 
@@ -182,11 +208,42 @@ def _heard_of(config: Config, kind: str, now_ms: int, otherwise: ComponentState)
 def _reported(config: Config, kind: str, now_ms: int, otherwise: ComponentState) -> ComponentStatus:
     try:
         check_listening(config.kafka.edge, "edge")
-        return status_from_reports(
-            [r for r in recent_reports(config.kafka.edge).values() if r.kind == kind], now_ms
-        )
+        reports = recent_reports(config.kafka.edge).values()
     except Unavailable as error:
         return ComponentStatus(otherwise, str(error))
+    if kind == "tailer":
+        return tailers_from_reports(reports, now_ms)
+    return status_from_reports([r for r in reports if r.kind == kind], now_ms)
+
+
+def tailers_from_reports(reports: Collection[HostReport], now_ms: int) -> ComponentStatus:
+    """Return the combined status of the tailers from the latest host reports of all components.
+
+    Delivery services store the reports of tailers in Kafka. If no service is alive, a tailer is not
+    to blame for its silence: its status is then that at the time of the services' last report.
+
+    Args:
+        reports: The latest report of each tailer and each delivery service.
+        now_ms: Current time in Unix milliseconds.
+
+    Returns:
+        The result of `status_from_reports` for the tailers. If no service is alive, the state
+        `UNKNOWN` replaces `RUNNING`.
+    """
+    own = [r for r in reports if r.kind == "tailer"]
+    stored_ms = max(
+        (r.received_at_ms for r in reports if r.kind == "service" and not r.goodbye), default=now_ms
+    )
+    if now_ms - stored_ms <= FRESH_MS:
+        return status_from_reports(own, now_ms)
+    then = status_from_reports(own, stored_ms)
+    unknown = then.state is ComponentState.RUNNING
+    return dataclasses.replace(
+        then,
+        state=ComponentState.UNKNOWN if unknown else then.state,
+        detail=f"no delivery service has stored their reports for {format_age(stored_ms, now_ms)}; "
+        f"before: {then.detail}",
+    )
 
 
 def status_from_reports(reports: Collection[HostReport], now_ms: int) -> ComponentStatus:
