@@ -56,16 +56,22 @@ def service(config: Config, now_ms: int) -> ComponentStatus:
         - `RUNNING` if the endpoint responds, even if the service is not ready. The detail lists its
           warnings, or the reasons why it is not ready. Each of them is a problem.
         - `RUNNING` if the service's process started on this machine in the last 20 seconds
-        - `SILENT` if the process runs on this machine, started earlier, and does not respond
+        - `SILENT` if the process runs on this machine, started earlier, and does not respond, or if
+          it has ended without a final report
         - otherwise the state according to the host reports, or `NOT_RUNNING` if Kafka does not
           respond either
     """
     address, opener = _address(config.service), _opener(config.service.tls)
     folder = StateFolder(config.service.state_dir, "service")
     pid = folder.holder()
-    others = _heard_of(config, "service", now_ms, ComponentState.NOT_RUNNING)
+    host_id, reports = _host_id(folder), list[HostReport]()
+    try:
+        reports = _latest_reports(config)
+        others = status_from_reports([r for r in reports if r.kind == "service"], now_ms)
+    except Unavailable as error:
+        others = ComponentStatus(ComponentState.NOT_RUNNING, str(error))
     # Other instances than this one, which answers for itself.
-    problems = tuple(p for p in others.problems if p.key != f"host:{_host_id(folder)}")
+    problems = tuple(p for p in others.problems if p.key != f"host:{host_id}")
     try:
         with opener.open(f"{address}/readyz", timeout=_ANSWER_S) as answer:
             warnings = _told(answer, "warnings")
@@ -90,7 +96,7 @@ def service(config: Config, now_ms: int) -> ComponentStatus:
         pass
     told = f"does not answer at {address}; {others.detail}"
     if pid is None:
-        if not _sent_no_goodbye(config, _host_id(folder)):
+        if not any(r.host_id == host_id and not r.goodbye for r in reports):
             return dataclasses.replace(others, detail=told)
         ended = (_ended(address), *problems)
         return dataclasses.replace(others, state=ComponentState.SILENT, detail=told, problems=ended)
@@ -100,20 +106,6 @@ def service(config: Config, now_ms: int) -> ComponentStatus:
         return ComponentStatus(ComponentState.RUNNING, detail, pid, others.heard_at_ms, problems)
     hangs = _hangs(address, pid)
     return ComponentStatus(ComponentState.SILENT, told, pid, others.heard_at_ms, (hangs, *problems))
-
-
-def _sent_no_goodbye(config: Config, host_id: str | None) -> bool:
-    # Whether the service that ran with this state folder has ended without its final report.
-    found = call_all({"own": lambda: _own_reports(config, host_id)}, _REPORTS_S)
-    return any(not report.goodbye for report in found.get("own", ()))
-
-
-def _own_reports(config: Config, host_id: str | None) -> list[HostReport]:
-    try:
-        check_listening(config.kafka.edge, "edge")
-        return [r for r in recent_reports(config.kafka.edge).values() if r.host_id == host_id]
-    except Unavailable:
-        return []
 
 
 def _host_id(folder: StateFolder) -> str | None:
@@ -187,7 +179,10 @@ def tailers(config: Config, now_ms: int) -> ComponentStatus:
         Otherwise the result of `status_from_reports`.
     """
     pid = StateFolder(config.tailer.state_dir, "tailer").holder()
-    known = _heard_of(config, "tailer", now_ms, ComponentState.UNKNOWN)
+    try:
+        known = tailers_from_reports(_latest_reports(config), now_ms)
+    except Unavailable as error:
+        known = ComponentStatus(ComponentState.UNKNOWN, str(error))
     # Hours are closed without a tailer that is silent past the deadline.
     awaited_s = config.etl.deadline_seconds + config.parsing.bucket_seconds
     problems = tuple(
@@ -198,22 +193,23 @@ def tailers(config: Config, now_ms: int) -> ComponentStatus:
     )
 
 
-def _heard_of(config: Config, kind: str, now_ms: int, otherwise: ComponentState) -> ComponentStatus:
-    # A broker that hangs would delay the answer by 15 s, after that of the service is known.
-    found = call_all({kind: lambda: _reported(config, kind, now_ms, otherwise)}, _REPORTS_S)
-    late = f"the edge cluster did not answer within {_REPORTS_S:g} s"
-    return found.get(kind) or ComponentStatus(otherwise, late)
+def _latest_reports(config: Config) -> list[HostReport]:
+    # Raises Unavailable. A broker that hangs would delay the answer by 15 s, after that of the
+    # service is known.
+    found = call_all({"reports": lambda: _read_reports(config)}, _REPORTS_S)
+    late = Unavailable(f"the edge cluster did not answer within {_REPORTS_S:g} s")
+    answer = found.get("reports", late)
+    if isinstance(answer, Unavailable):
+        raise answer
+    return answer
 
 
-def _reported(config: Config, kind: str, now_ms: int, otherwise: ComponentState) -> ComponentStatus:
+def _read_reports(config: Config) -> list[HostReport] | Unavailable:
     try:
         check_listening(config.kafka.edge, "edge")
-        reports = recent_reports(config.kafka.edge).values()
-    except Unavailable as error:
-        return ComponentStatus(otherwise, str(error))
-    if kind == "tailer":
-        return tailers_from_reports(reports, now_ms)
-    return status_from_reports([r for r in reports if r.kind == kind], now_ms)
+        return [*recent_reports(config.kafka.edge).values()]
+    except Unavailable as error:  # the thread that reads them would print it
+        return error
 
 
 def tailers_from_reports(reports: Collection[HostReport], now_ms: int) -> ComponentStatus:
