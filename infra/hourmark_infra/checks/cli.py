@@ -44,6 +44,7 @@ DEFAULT_MARKS = "not long"
 LONG_MARKS = "long"
 CONTAINER_MARKS = "containers"  # these tests are also marked `long`
 ACCEPTANCE_MARKS = "acceptance"  # likewise
+REPORTS = Path(".pytest_cache", "reports")
 
 
 def style() -> tuple[Check, ...]:
@@ -76,7 +77,9 @@ def tests(
     Returns:
         The check, to be passed to `run_checks`. This function does not run pytest.
     """
-    return Check(name, (sys.executable, "-m", "pytest", "-m", marks, *arguments), output)
+    report = REPORTS / f"{name.replace(' ', '-')}.xml"
+    command = (sys.executable, "-m", "pytest", "-m", marks, f"--junitxml={report}", *arguments)
+    return Check(name, command, output, report)
 
 
 class Plan(NamedTuple):

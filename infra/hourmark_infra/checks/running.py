@@ -30,6 +30,7 @@ from typing import Final, NamedTuple
 import click
 
 from hourmark.clock import SystemClock
+from hourmark_infra.checks.reports import failed_tests
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 # The signal is repeated, because a starting process may miss the first one.
@@ -58,11 +59,15 @@ class Check(NamedTuple):
         name: Name of the check, shown with its result.
         command: Path of the program and its arguments.
         output: When to print the output of the command.
+        report: JUnit XML report that the command writes, relative to the root folder of the
+            checkout, or None. If the check fails, the failed tests in the report are listed at the
+            end.
     """
 
     name: str
     command: tuple[str, ...]
     output: Output = Output.WHERE_IT_FAILED
+    report: Path | None = None
 
 
 def run_checks(lanes: Sequence[Sequence[Check]], root: Path, last: Sequence[Check] = ()) -> int:
@@ -83,9 +88,9 @@ def run_checks(lanes: Sequence[Sequence[Check]], root: Path, last: Sequence[Chec
     with _SignalForwarder().installed() as forwarder:
         with ThreadPoolExecutor(max(len(lanes), 1)) as pool:
             failed = [
-                name
-                for names in pool.map(lambda lane: _failed(lane, root, forwarder), lanes)
-                for name in names
+                check
+                for checks in pool.map(lambda lane: _failed(lane, root, forwarder), lanes)
+                for check in checks
             ]
         failed += _failed(last, root, forwarder)
         if forwarder.signal_number is not None:
@@ -95,8 +100,14 @@ def run_checks(lanes: Sequence[Sequence[Check]], root: Path, last: Sequence[Chec
                 err=True,
             )
             return 128 + forwarder.signal_number
-    click.echo(f"FAILED: {', '.join(failed)}" if failed else "all checks passed", err=True)
-    return 1 if failed else 0
+    if not failed:
+        click.echo("all checks passed", err=True)
+        return 0
+    click.echo(f"FAILED: {', '.join(check.name for check in failed)}", err=True)
+    for check in failed:
+        for line in failed_tests(root / check.report) if check.report else ():
+            click.echo(f"  {line}", err=True)
+    return 1
 
 
 @dataclass
@@ -145,10 +156,10 @@ def environment() -> dict[str, str]:
     return {"PYTHONPYCACHEPREFIX": str(Path(sys.prefix) / "bytecode"), **inherited}
 
 
-def _failed(lane: Sequence[Check], root: Path, forwarder: _SignalForwarder) -> list[str]:
+def _failed(lane: Sequence[Check], root: Path, forwarder: _SignalForwarder) -> list[Check]:
     # After a signal, no further check is started.
     return [
-        check.name
+        check
         for check in lane
         if forwarder.signal_number is None and not _passes(check, root, forwarder)
     ]
@@ -158,6 +169,8 @@ def _passes(check: Check, root: Path, forwarder: _SignalForwarder) -> bool:
     clock = SystemClock()
     began = clock.monotonic_s()
     output = None if check.output is Output.AS_IT_COMES else subprocess.PIPE
+    if check.report is not None:
+        (root / check.report).unlink(missing_ok=True)  # of an earlier run
     with subprocess.Popen(
         check.command,
         cwd=root,

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from hourmark_infra.checks.cli import ACCEPTANCE_MARKS, CONTAINER_MARKS, plan
+from hourmark_infra.checks.reports import failed_tests
 from hourmark_infra.checks.running import Check, Output, run_checks
 
 
@@ -107,3 +108,48 @@ def test_what_passed_is_silent_unless_asked(
     silent = Check("silent", (sys.executable, "-c", "print('nothing of this')"))
     assert run_checks(((silent,),), tmp_path) == 0
     assert "nothing" not in capfd.readouterr().out
+
+
+def test_failed_tests_are_listed_at_the_end(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "test_some.py").write_text(
+        "import pytest\n"
+        "@pytest.fixture\n"
+        "def broken(): raise OSError('no server')\n"
+        "def test_passes(): pass\n"
+        "def test_fails(): assert [1] == [2], 'long ' * 99\n"
+        "def test_needs(broken): pass\n"
+    )
+    (tmp_path / "pytest.ini").touch()
+
+    def session(name: str) -> Check:
+        report = Path("reports", f"{name}.xml")
+        options = ("-p", "no:cacheprovider", f"--junitxml={report}", "-k", name)
+        return Check(name, (sys.executable, "-m", "pytest", *options), report=report)
+
+    lanes = [[session("passes"), session("fails")], [session("needs")]]
+    assert run_checks(lanes, tmp_path) == 1
+    end = capfd.readouterr().err.split("FAILED: fails, needs\n")[1].splitlines()
+    assert end[0].startswith("  test_some::test_fails: AssertionError: long")
+    assert len(end[0]) < 250
+    assert end[1] == '  test_some::test_needs: failed on setup with "OSError: no server"'
+    assert len(end) == 2
+
+
+def test_a_report_of_an_earlier_run_is_not_read(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    report = Path("report.xml")
+    (tmp_path / report).write_text(
+        '<testsuite><testcase name="old"><error message="old"/></testcase></testsuite>'
+    )
+    ends_early = Check("early", (sys.executable, "-c", "raise SystemExit(4)"), report=report)
+    assert run_checks([[ends_early]], tmp_path) == 1
+    assert capfd.readouterr().err.endswith("FAILED: early\n")
+
+
+def test_many_failed_tests_are_counted(tmp_path: Path) -> None:
+    case = '<testcase classname="a" name="b"><failure message="c"/></testcase>'
+    (tmp_path / "report.xml").write_text(f"<testsuite>{case * 11}</testsuite>")
+    assert failed_tests(tmp_path / "report.xml") == [*["a::b: c"] * 8, "and 3 more"]
