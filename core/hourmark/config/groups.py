@@ -6,7 +6,8 @@ docs/configuration.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import fnmatch
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -115,13 +116,14 @@ class KafkaSettings(FrozenModel):
     def mirrored(self) -> bool:
         """Return whether MirrorMaker 2 copies topics from the edge cluster to a central cluster.
 
-        It does if the setting `central` is present. Otherwise, one cluster serves as both.
+        The result is True if the setting `central` is present. Otherwise, one cluster serves as
+        both.
         """
         return self.central is not None
 
     @property
     def central_cluster(self) -> KafkaCluster:
-        """Return the settings of the cluster from which the ETL reads.
+        """Return the settings of the cluster that the ETL reads from.
 
         Returns:
             The setting `central`; the setting `edge` if `central` is absent.
@@ -174,7 +176,7 @@ class BucketSettings(FrozenModel):
 
 
 class EventTimeLimits(FrozenModel):
-    """Limits on how far an event's time may lie from the time at which it was observed.
+    """Limits on the difference between the time of an event and the time of its observation.
 
     An event from a file is observed when its line is read. An event beyond a limit is rejected: it
     is stored as a dead letter. The limits are declared in `types/sources.toml`, so that everyone
@@ -360,6 +362,26 @@ class TailedSource(FrozenModel):
     """constant values for every event, such as `{ team = "pay" }`: they fill the type's fields of
     these names where the record has no value
     """
+
+
+def find_tailed_source(sources: Iterable[Mapping[str, Any]], file: Path) -> str | None:
+    """Find the tailer source that reads a file.
+
+    Args:
+        sources: Tables of `[[tailer.sources]]`, as read from TOML.
+        file: Absolute path of the file.
+
+    Returns:
+        Name of the first source with a pattern in `paths` that matches; None if there is none.
+    """
+    return next(
+        (
+            str(source["name"])
+            for source in sources
+            if any(fnmatch.fnmatch(str(file), path) for path in source.get("paths", []))
+        ),
+        None,
+    )
 
 
 class TailerTls(FrozenModel):

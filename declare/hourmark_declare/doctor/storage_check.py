@@ -25,21 +25,24 @@ _ANSWER_S: Final = 10.0
 
 
 def check_storage(config: Config) -> Iterator[DoctorCheckResult]:
-    """Check whether the storage of buckets answers and refuses to overwrite files.
+    """Check whether the bucket storage is available and refuses to overwrite files.
 
-    Creates a temporary folder below `storage.root` and deletes it. For HDFS, also checks the state
-    of the NameNode.
+    Creates a temporary folder below `storage.root` and deletes it. For HDFS, the state of the
+    NameNode is also checked.
 
     Args:
-        config: Configuration with the group `storage`.
+        config: Configuration with the settings group `storage`.
 
     Yields:
-        One result for each aspect. The overwrite test is skipped if another user owns a local root.
+        One result for each aspect. The overwrite test is skipped if `storage.root` is a local
+        folder owned by another user.
 
     Raises:
         StorageError: The storage does not answer.
     """
     storage = open_storage(config.storage)
+    is_hdfs = config.storage.root.startswith("hdfs://")
+    bean = _namenode_info(config.storage.webhdfs) if is_hdfs else None
     try:
         entries = storage.list("")
         names = [entry.name for entry in entries if not entry.name.startswith(FOLDER)]
@@ -51,14 +54,17 @@ def check_storage(config: Config) -> Iterator[DoctorCheckResult]:
                 "what it must refuse",
                 f"the root is the user {others}'s: ask as that one, whose files must lie there",
             )
+        elif bean is not None and bean.get("Safemode"):
+            yield skipped_result(
+                CHECK, "storage.root", "nothing can be written while the NameNode is in safe mode"
+            )
         else:
             yield from probe_storage(storage)
     except NotFound:  # the first writer creates and owns it
         yield passed_result(
             CHECK, "storage.root", f"it answers; nothing was written yet at {config.storage.root}"
         )
-    if config.storage.root.startswith("hdfs://"):
-        bean = _namenode_info(config.storage.webhdfs)
+    if is_hdfs:
         if bean is None:
             yield skipped_result(
                 CHECK, "NameNode", "storage.webhdfs has no /jmx that can be read: is it a gateway?"

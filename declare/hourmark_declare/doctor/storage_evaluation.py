@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from hourmark.commands.server_status import LEAVE_SAFE_MODE
 from hourmark_declare.doctor.check_result import DoctorCheckResult, finding_result, passed_result
 
 CHECK: Final = "storage"
@@ -16,19 +17,19 @@ def evaluate_namenode(bean: Mapping[str, Any], replication: int) -> Iterator[Doc
     """Check safe mode, missing blocks, free space and live datanodes of an HDFS NameNode.
 
     Args:
-        bean: Attributes of the JMX bean `NameNodeInfo`, as the NameNode returns them from `/jmx`.
+        bean: Attributes of the JMX bean `NameNodeInfo`, as returned by the NameNode from `/jmx`.
         replication: Value of the setting `storage.replication`, the required number of datanodes.
 
     Yields:
-        A finding for each problem, and a passed result if enough datanodes are live.
+        A finding for each problem. A passed result if enough datanodes are live, even if there are
+        other findings.
     """
     if bean.get("Safemode"):
         yield finding_result(
             CHECK,
             "NameNode",
             "it is in safe mode: nothing can be written",
-            "check that its datanodes run; if it does not leave safe mode: hdfs "
-            "dfsadmin -safemode get",
+            LEAVE_SAFE_MODE,
         )
     if missing := int(bean.get("NumberOfMissingBlocks", 0)):
         yield finding_result(

@@ -23,17 +23,16 @@ _USE_ANOTHER: Final = (
 
 
 def probe_storage(storage: Storage) -> Iterator[DoctorCheckResult]:
-    """Test whether a storage refuses to overwrite existing files and folders.
+    """Test whether a storage system refuses to overwrite existing files and folders.
 
-    Works in a new temporary folder, which is deleted at the end.
+    Uses a new temporary folder, which is deleted at the end.
 
     Args:
         storage: Storage to test.
 
     Yields:
-        A finding for each overwrite that the storage accepted, for a failed write or for a failed
-        deletion of the temporary folder. A passed result if all writes succeeded and all
-        overwrites were refused.
+        A finding for each accepted overwrite, for a failed write, and for a failed deletion of the
+        temporary folder. A passed result if all writes succeeded and all overwrites were refused.
 
     Raises:
         StorageError: An operation failed for a reason other than an existing target.
@@ -67,8 +66,8 @@ def _probe(storage: Storage, folder: str) -> Iterator[DoctorCheckResult]:
         yield finding_result(
             CHECK,
             _SUBJECT,
-            f"nothing can be written: {error}",
-            "give the user of the ETL the right to write there, and room",
+            f"nothing can be written: {error.what} ({error.url})",
+            error.next_step,
         )
     else:
         wrong = list(_accepted_overwrites(storage, folder))

@@ -1,4 +1,4 @@
-"""Chooses the first hourly bucket so that existing lines get into the hours of their times."""
+"""Chooses the first hourly bucket of new event types, early enough for existing lines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hourmark.records.hours import Hour
 
 
 def choose_first_hour(oldest: Iterable[str | None], now_ms: int, bucket_seconds: int) -> Hour:
-    """Return the first hourly bucket for new types, early enough for existing log lines.
+    """Choose the first hourly bucket of new event types, early enough for existing log lines.
 
     Args:
         oldest: Time of the oldest line of each log file in ISO 8601; None if unknown.
@@ -17,8 +17,8 @@ def choose_first_hour(oldest: Iterable[str | None], now_ms: int, bucket_seconds:
         bucket_seconds: Bucket length in seconds.
 
     Returns:
-        The bucket of the oldest line, but at most 300 buckets before the current one. The current
-        bucket if no time is known.
+        The bucket of the oldest line, but at most 300 buckets before the current one. If no time is
+        known, the current bucket.
     """
     times_ms = [
         int(dt.datetime.fromisoformat(time).timestamp() * 1000)
@@ -30,7 +30,7 @@ def choose_first_hour(oldest: Iterable[str | None], now_ms: int, bucket_seconds:
 
 
 def choose_added_first_hour(before: str | None, wanted: Hour, now_ms: int) -> Hour | None:
-    """Return the first hourly bucket for types that are added to an existing configuration.
+    """Choose the first hourly bucket of event types that are added to an existing configuration.
 
     Args:
         before: Value of `types.first_hour` in the settings, such as `2026-11-21T05`; None if it is

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from hourmark.commands.server_status import ServerStatus
+from hourmark.commands.server_status import LEAVE_SAFE_MODE, ServerStatus
 from hourmark.config.loading import Config
 from hourmark.printing import name_some
 from hourmark_etl.storage.namenode import read_namenode_info
@@ -53,7 +53,7 @@ def storage_server(config: Config) -> list[ServerStatus]:
 
 
 def evaluate_namenode_info(address: str, info: Mapping[str, Any]) -> ServerStatus:
-    """Determine from the attributes of an HDFS NameNode whether files can be written and read.
+    """Check whether HDFS can read and write files, given the attributes of its NameNode.
 
     The function performs no I/O.
 
@@ -70,7 +70,7 @@ def evaluate_namenode_info(address: str, info: Mapping[str, Any]) -> ServerStatu
             "namenode",
             address,
             "in safe mode: nothing can be written",
-            "see that its DataNodes run; `hdfs dfsadmin -safemode get` shows whether it leaves it",
+            LEAVE_SAFE_MODE,
         )
     if missing := int(info.get("NumberOfMissingBlocks", 0)):
         return _unhealthy(

@@ -30,6 +30,7 @@ from typing import Final, NamedTuple
 import click
 
 from hourmark.clock import SystemClock
+from hourmark_infra.checks.reports import describe_failed_tests, failed_node_ids
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 # The signal is repeated, because a starting process may miss the first one.
@@ -37,13 +38,13 @@ AGAIN_SECONDS: Final = 5.0
 
 
 class Output(Enum):
-    """The time at which `hourmark test` prints the output of a check.
+    """When `hourmark test` prints the output of a check.
 
     Attributes:
         WHERE_IT_FAILED: When the check has finished, and only if it failed.
         AT_ITS_END: When the check has finished, whether it passed or failed.
-        AS_IT_COMES: Immediately. Of the sequences of checks that run in parallel, at most one may
-            use this value, because the output of two would be mixed.
+        AS_IT_COMES: Immediately. Only one of the sequences of checks that run in parallel may use
+            this value, because otherwise their output would be mixed.
     """
 
     WHERE_IT_FAILED = auto()
@@ -52,30 +53,56 @@ class Output(Enum):
 
 
 class Check(NamedTuple):
-    """A command that `hourmark test` runs. The check passes if the exit code is 0.
+    """A command that `hourmark test` runs. The check passes if its exit code is 0.
 
     Attributes:
-        name: Name of the check, shown in its result line.
-        command: Path of the program, and its arguments.
-        output: When the output of the command is printed.
+        name: Name of the check, shown with its result.
+        command: Path of the program and its arguments.
+        output: When to print the output of the command.
+        report: JUnit XML report that the command writes, relative to the root folder of the
+            checkout, or None. If the check fails, the failed tests in the report are listed at the
+            end.
+        repeats_max: If at most this many tests failed, they run once more, one at a time, when all
+            other checks have finished. Those that then pass are listed at the end, but do not count
+            as failed. Requires `report`.
     """
 
     name: str
     command: tuple[str, ...]
     output: Output = Output.WHERE_IT_FAILED
+    report: Path | None = None
+    repeats_max: int = 0
+
+    def repetition(self, root: Path) -> Check | None:
+        """Return the check that repeats the failed tests of this one.
+
+        Args:
+            root: Root folder of the checkout.
+
+        Returns:
+            The check; None if no test failed, or more than `repeats_max`.
+        """
+        if self.report is None:
+            return None
+        tests = failed_node_ids(root / self.report)
+        if not 0 < len(tests) <= self.repeats_max:
+            return None
+        report = self.report.with_stem(f"{self.report.stem}-repeated")
+        alone = ("--numprocesses", "0", f"--junitxml={report}", *tests)
+        return Check(f"{self.name} again", (*self.command, *alone), report=report)
 
 
 def run_checks(lanes: Sequence[Sequence[Check]], root: Path, last: Sequence[Check] = ()) -> int:
     """Run checks in child processes and print one result line for each to stderr.
 
-    If this process receives SIGTERM, SIGHUP or SIGINT, it sends SIGTERM to the running checks,
-    waits until they have exited and starts no further check.
+    If this process receives SIGTERM, SIGHUP or SIGINT, it sends SIGTERM to the running checks and
+    waits for them to exit. No more checks are started.
 
     Args:
-        lanes: Sequences of checks that run in parallel. The checks within one sequence run one
-            after the other.
-        root: Root folder of the checkout, used as working directory.
-        last: Checks that run one after the other when all sequences have finished.
+        lanes: Sequences of checks. The sequences run in parallel, and the checks within each
+            sequence run one after another.
+        root: Root folder of the checkout, used as the working directory.
+        last: Checks that run one after another when all sequences have finished.
 
     Returns:
         0 if all checks passed, 1 if a check failed, or 128 plus the number of the received signal.
@@ -83,11 +110,12 @@ def run_checks(lanes: Sequence[Sequence[Check]], root: Path, last: Sequence[Chec
     with _SignalForwarder().installed() as forwarder:
         with ThreadPoolExecutor(max(len(lanes), 1)) as pool:
             failed = [
-                name
-                for names in pool.map(lambda lane: _failed(lane, root, forwarder), lanes)
-                for name in names
+                check
+                for checks in pool.map(lambda lane: _failed(lane, root, forwarder), lanes)
+                for check in checks
             ]
         failed += _failed(last, root, forwarder)
+        failed, repeated = _repeat(failed, root, forwarder)
         if forwarder.signal_number is not None:
             click.echo(
                 f"ended by {signal.Signals(forwarder.signal_number).name}, with all that the checks "
@@ -95,8 +123,33 @@ def run_checks(lanes: Sequence[Sequence[Check]], root: Path, last: Sequence[Chec
                 err=True,
             )
             return 128 + forwarder.signal_number
-    click.echo(f"FAILED: {', '.join(failed)}" if failed else "all checks passed", err=True)
-    return 1 if failed else 0
+    if repeated:
+        click.echo("passed only when they were repeated alone:", err=True)
+        _list_failed_tests(repeated, root)
+    if not failed:
+        click.echo("all checks passed", err=True)
+        return 0
+    click.echo(f"FAILED: {', '.join(check.name for check in failed)}", err=True)
+    _list_failed_tests(failed, root)
+    return 1
+
+
+def _repeat(
+    failed: Sequence[Check], root: Path, forwarder: _SignalForwarder
+) -> tuple[list[Check], list[Check]]:
+    # The checks that have still failed, and those whose failed tests passed when repeated.
+    still, repeated = list[Check](), list[Check]()
+    for check in failed:
+        repetition = None if forwarder.signal_number is not None else check.repetition(root)
+        passes = repetition is not None and _passes(repetition, root, forwarder)
+        (repeated if passes else still).append(check)
+    return still, repeated
+
+
+def _list_failed_tests(checks: Sequence[Check], root: Path) -> None:
+    for check in checks:
+        for line in describe_failed_tests(root / check.report) if check.report else ():
+            click.echo(f"  {line}", err=True)
 
 
 @dataclass
@@ -129,15 +182,15 @@ class _SignalForwarder:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment variables with which a check is started.
+    """Return the environment variables for checks.
 
-    The result contains the variables of this process with two changes that make commands start
-    twice as fast. `PYTHONPYCACHEPREFIX` is set unless it exists, so that all checks share compiled
-    modules in the virtual environment. `PYTHONDONTWRITEBYTECODE`, which would disable this cache,
-    is removed.
+    The result is a copy of this process's environment with two changes, which make commands start
+    twice as fast. `PYTHONPYCACHEPREFIX` is set if it is not set yet, so that all checks share
+    compiled modules in the virtual environment. `PYTHONDONTWRITEBYTECODE`, which would disable this
+    cache, is removed.
 
     Returns:
-        Values by variable name. The environment of this process is not changed.
+        Names and values of the variables.
     """
     inherited = {
         name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
@@ -145,10 +198,10 @@ def environment() -> dict[str, str]:
     return {"PYTHONPYCACHEPREFIX": str(Path(sys.prefix) / "bytecode"), **inherited}
 
 
-def _failed(lane: Sequence[Check], root: Path, forwarder: _SignalForwarder) -> list[str]:
+def _failed(lane: Sequence[Check], root: Path, forwarder: _SignalForwarder) -> list[Check]:
     # After a signal, no further check is started.
     return [
-        check.name
+        check
         for check in lane
         if forwarder.signal_number is None and not _passes(check, root, forwarder)
     ]
@@ -158,6 +211,8 @@ def _passes(check: Check, root: Path, forwarder: _SignalForwarder) -> bool:
     clock = SystemClock()
     began = clock.monotonic_s()
     output = None if check.output is Output.AS_IT_COMES else subprocess.PIPE
+    if check.report is not None:
+        (root / check.report).unlink(missing_ok=True)  # of an earlier run
     with subprocess.Popen(
         check.command,
         cwd=root,

@@ -6,13 +6,15 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from hourmark.clock import SystemClock
+from hourmark.config.groups import find_tailed_source
 from hourmark.config.loading import stack_config_file, stack_state_dir
 from hourmark.errors import UsageError
 from hourmark.printing import json_option, launcher_command, print_json
@@ -52,12 +54,13 @@ def run(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Run service, tailer and ETL together, supervised, with one log on stderr; for log files, propose their types first.
+    """Run and supervise the service, tailer and ETL, with a single log on stderr.
 
-    If the types declare the canary (`hourmark canary declaration`), it runs too and is supervised, except with --once.
-    If the configuration names no Kafka, the local stack is started and stays up; a new one has one cluster and no mirror.
-    Ctrl-C stops the components; after an interruption, even kill -9, the next run continues. --once exits when each present
-    line is in a closed bucket or is a dead letter.
+    If log files are given, event types for them are proposed first. If the types declare the canary
+    (`hourmark canary declaration`), it also runs, except with --once. If the configuration names no
+    Kafka cluster, the local stack is started and keeps running; a new stack has one cluster and no
+    mirror. Ctrl-C stops the components. After any interruption, even kill -9, the next run
+    continues. --once exits when all existing lines are in closed buckets or are dead letters.
 
     \b
     Examples:
@@ -90,18 +93,18 @@ def run(
 
 
 def init_options(*, once: bool, is_new: bool, yes: bool) -> list[str]:
-    """Return the options with which `hourmark run LOG…` calls `hourmark init` for its log files.
+    """Return the options that `hourmark run LOG…` passes to `hourmark init`.
 
     Args:
-        once: Whether to deliver only the present content of the files (`--once`). `hourmark init`
-            then chooses the bucket length by the age of the lines.
-        is_new: Whether there is neither a configuration nor a local stack, so that the bucket
-            length is not fixed yet.
-        yes: Whether proposals are accepted without asking.
+        once: Whether to deliver only the existing content of the files (`--once`). `hourmark init`
+            then chooses the bucket length based on the age of the lines.
+        is_new: Whether there is neither a configuration nor a local stack, and the bucket length
+            can still be chosen.
+        yes: Whether to accept proposals without asking.
 
     Returns:
-        `--bucket-seconds` with a length if `is_new` is True and `once` is False, and `--yes` if
-        `yes` is True; empty if neither applies.
+        `--bucket-seconds` with a length if `is_new` is True and `once` is False, followed by
+        `--yes` if `yes` is True. Empty if neither applies.
     """
     length = ["--bucket-seconds", str(_FOLLOWED_BUCKET_S)] if is_new and not once else []
     return [*length, *(["--yes"] if yes else [])]
@@ -117,6 +120,9 @@ def _propose_configuration(
         )
     written = _FOLDER / "hourmark.toml"
     before = written.read_bytes() if written.exists() else b""
+    logs = find_new_logs(logs, before.decode(), print_progress)
+    if not logs:
+        return written
     is_new = not before and not stack_config_file().exists()
     options = init_options(once=once, is_new=is_new, yes=yes)
     command = [sys.executable, "-m", "hourmark", "init", *map(str, logs), *options]
@@ -124,6 +130,30 @@ def _propose_configuration(
     if done.returncode != 0 or not written.exists() or written.read_bytes() == before:
         sys.exit(done.returncode or 1)  # `hourmark init` printed the reason, or the user declined
     return written
+
+
+def find_new_logs(
+    logs: Iterable[Path], settings: str, report: Callable[[str], None]
+) -> tuple[Path, ...]:
+    """Return the log files that a configuration does not read yet.
+
+    Args:
+        logs: Paths of log files.
+        settings: Text of the configuration file; empty if there is none.
+        report: Called with a message for each of the other files, which names its source.
+    """
+    try:
+        sources = tomllib.loads(settings).get("tailer", {}).get("sources", [])
+    except tomllib.TOMLDecodeError:  # `hourmark init` reports it
+        return tuple(logs)
+    new = []
+    for log in logs:
+        source = find_tailed_source(sources, log.absolute())
+        if source is None:
+            new.append(log)
+        else:
+            report(f"{log} is read already, as source {source}: only new lines are delivered")
+    return tuple(new)
 
 
 def _print_outcome(outcome: RunOutcome, *, as_json: bool) -> None:
@@ -163,15 +193,14 @@ def _describe_losses(tailed: Mapping[str, Any]) -> Iterator[str]:
 
 
 def describe_outcome(outcome: RunOutcome) -> Iterator[str]:
-    """Yield the lines of text that `hourmark run --once` prints at its end.
+    """Format the result of `hourmark run --once` as lines of text.
 
     Args:
         outcome: Result of the run.
 
     Yields:
-        Lines that describe the closed buckets and the dead letters (lines that could not be
-        parsed), a line with the duration of the run, and commands that show the content of buckets
-        and dead letters.
+        The closed buckets, the dead letters (log lines that could not be parsed), the duration of
+        the run, and commands for showing the content of buckets and dead letters.
     """
     yield from describe_buckets(outcome.buckets)
     yield from _describe_dead_letters(outcome.tailed["dead_letter_reasons"])
@@ -186,6 +215,8 @@ def describe_outcome(outcome: RunOutcome) -> Iterator[str]:
             f", or in the bucket {outcome.open_hour}, which is still open: the next "
             "`hourmark run --once` after its end closes it"
         )
+    if outcome.buckets and not outcome.tailed["dead_letter_reasons"]:
+        yield "no line of this run became a dead letter"
     yield f"after {outcome.seconds:.0f} s every line is {where}; to see the content:"
     configured = ("--config", str(outcome.config))
     event_buckets = [row for row in outcome.buckets if row["type"] != DEAD_LETTERS.name]

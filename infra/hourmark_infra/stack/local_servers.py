@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime as dt
 from pathlib import Path
 
 from hourmark.commands.server_status import ServerStatus
@@ -13,14 +14,14 @@ from hourmark_infra.stack.state import state_file
 
 
 def local_servers(config: Config | None) -> list[ServerStatus] | None:
-    """Return the status of the local stack's servers, if the configuration uses the local stack.
+    """Return the status of the local stack's servers if the configuration uses the local stack.
 
     Args:
-        config: The configuration; None if no configuration is given, which means the local stack.
+        config: The configuration; None to use the local stack.
 
     Returns:
-        The servers in start order. None if there is no local stack, or if the edge cluster of the
-        configuration is not that of the stack.
+        The status of each server, in start order. None if there is no local stack, or if the
+        configuration uses another edge cluster.
 
     Raises:
         HourmarkError: The state file of the stack cannot be read.
@@ -35,13 +36,14 @@ def local_servers(config: Config | None) -> list[ServerStatus] | None:
 
 
 def _with_next_step(server: ServerStatus) -> ServerStatus:
-    if server.healthy:
+    if server.healthy or server.do:
         return server
     if server.pid is not None:
         do = f"see its log {server.log}; if it hangs, end process {server.pid}, then `hourmark up`"
         return dataclasses.replace(server, do=do)
-    since_ms = None
-    with contextlib.suppress(OSError):  # a server that ran wrote to its log until it ended
-        since_ms = Path(server.log).stat().st_mtime_ns // 1_000_000
+    logged = ""
+    with contextlib.suppress(OSError):
+        last = dt.datetime.fromtimestamp(Path(server.log).stat().st_mtime, dt.UTC)
+        logged = f"; the last entry of its log is of {last:%Y-%m-%d %H:%M:%S}Z"
     do = f"`hourmark up` starts it; its log: {server.log}"
-    return dataclasses.replace(server, do=do, since_ms=since_ms)
+    return dataclasses.replace(server, detail=f"{server.detail}{logged}", do=do)

@@ -120,7 +120,9 @@ class Serving:
             )
         assert self.process.stdout is not None
         printed = select.select([self.process.stdout], [], [], _START_S)[0]
-        assert printed, f"no address after {_START_S} s; its log ends: {log_file.read_text()[-2000:]}"
+        assert printed, (
+            f"no address after {_START_S} s; its log ends: {log_file.read_text()[-2000:]}"
+        )
         self.url = self.process.stdout.readline().strip()
         self.port = int(self.url.rpartition(":")[2])
         wait_for(self.is_ready, "the service is ready", 90)
