@@ -40,6 +40,9 @@ BY_FILE = ("--dist", "loadfile", "--no-loadscope-reorder")
 SLOW_WORKERS = ("--numprocesses", "3", *BY_FILE)
 # Each worker starts a stack, which needs about 4 GiB of memory.
 SERVER_WORKERS = ("--numprocesses", "2", *BY_FILE)
+# Servers start and answer more slowly while both lanes use all cores, so a test may exceed a time
+# limit. More failed tests than these are not bad luck.
+SERVER_REPEATS_MAX = 3
 DEFAULT_MARKS = "not long"
 LONG_MARKS = "long"
 CONTAINER_MARKS = "containers"  # these tests are also marked `long`
@@ -64,7 +67,11 @@ def style() -> tuple[Check, ...]:
 
 
 def tests(
-    name: str, marks: str, arguments: Sequence[str], output: Output = Output.AS_IT_COMES
+    name: str,
+    marks: str,
+    arguments: Sequence[str],
+    output: Output = Output.AS_IT_COMES,
+    repeats_max: int = 0,
 ) -> Check:
     """Return a check that runs the tests selected by a pytest marker expression.
 
@@ -73,13 +80,16 @@ def tests(
         marks: Marker expression, such as `slow and not chaos`, passed to pytest as `-m`.
         arguments: Additional command-line arguments for pytest.
         output: When to print the output of pytest.
+        repeats_max: If at most this many tests fail, they are repeated alone.
 
     Returns:
         The check, to be passed to `run_checks`. This function does not run pytest.
     """
     report = REPORTS / f"{name.replace(' ', '-')}.xml"
-    command = (sys.executable, "-m", "pytest", "-m", marks, f"--junitxml={report}", *arguments)
-    return Check(name, command, output, report)
+    # This family names the file of each test.
+    reporting = (f"--junitxml={report}", "-o", "junit_family=xunit1")
+    command = (sys.executable, "-m", "pytest", "-m", marks, *reporting, *arguments)
+    return Check(name, command, output, report, repeats_max)
 
 
 class Plan(NamedTuple):
@@ -110,7 +120,14 @@ def whole_suite(arguments: Sequence[str]) -> Plan:
     """
     return Plan(
         (
-            (tests("tests on servers", SERVER_MARKS, (*SERVER_WORKERS, *arguments)),),
+            (
+                tests(
+                    "tests on servers",
+                    SERVER_MARKS,
+                    (*SERVER_WORKERS, *arguments),
+                    repeats_max=SERVER_REPEATS_MAX,
+                ),
+            ),
             (
                 *style(),
                 tests("slow tests", SLOW_MARKS, (*SLOW_WORKERS, *arguments), Output.AT_ITS_END),

@@ -30,7 +30,7 @@ from typing import Final, NamedTuple
 import click
 
 from hourmark.clock import SystemClock
-from hourmark_infra.checks.reports import failed_tests
+from hourmark_infra.checks.reports import describe_failed_tests, failed_node_ids
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 # The signal is repeated, because a starting process may miss the first one.
@@ -62,12 +62,34 @@ class Check(NamedTuple):
         report: JUnit XML report that the command writes, relative to the root folder of the
             checkout, or None. If the check fails, the failed tests in the report are listed at the
             end.
+        repeats_max: If at most this many tests failed, they run once more, one at a time, when all
+            other checks have finished. Those that then pass are listed at the end, but do not count
+            as failed. Requires `report`.
     """
 
     name: str
     command: tuple[str, ...]
     output: Output = Output.WHERE_IT_FAILED
     report: Path | None = None
+    repeats_max: int = 0
+
+    def repetition(self, root: Path) -> Check | None:
+        """Return the check that repeats the failed tests of this one.
+
+        Args:
+            root: Root folder of the checkout.
+
+        Returns:
+            The check; None if no test failed, or more than `repeats_max`.
+        """
+        if self.report is None:
+            return None
+        tests = failed_node_ids(root / self.report)
+        if not 0 < len(tests) <= self.repeats_max:
+            return None
+        report = self.report.with_stem(f"{self.report.stem}-repeated")
+        alone = ("--numprocesses", "0", f"--junitxml={report}", *tests)
+        return Check(f"{self.name} again", (*self.command, *alone), report=report)
 
 
 def run_checks(lanes: Sequence[Sequence[Check]], root: Path, last: Sequence[Check] = ()) -> int:
@@ -93,6 +115,7 @@ def run_checks(lanes: Sequence[Sequence[Check]], root: Path, last: Sequence[Chec
                 for check in checks
             ]
         failed += _failed(last, root, forwarder)
+        failed, repeated = _repeat(failed, root, forwarder)
         if forwarder.signal_number is not None:
             click.echo(
                 f"ended by {signal.Signals(forwarder.signal_number).name}, with all that the checks "
@@ -100,14 +123,33 @@ def run_checks(lanes: Sequence[Sequence[Check]], root: Path, last: Sequence[Chec
                 err=True,
             )
             return 128 + forwarder.signal_number
+    if repeated:
+        click.echo("passed only when they were repeated alone:", err=True)
+        _list_failed_tests(repeated, root)
     if not failed:
         click.echo("all checks passed", err=True)
         return 0
     click.echo(f"FAILED: {', '.join(check.name for check in failed)}", err=True)
-    for check in failed:
-        for line in failed_tests(root / check.report) if check.report else ():
-            click.echo(f"  {line}", err=True)
+    _list_failed_tests(failed, root)
     return 1
+
+
+def _repeat(
+    failed: Sequence[Check], root: Path, forwarder: _SignalForwarder
+) -> tuple[list[Check], list[Check]]:
+    # The checks that have still failed, and those whose failed tests passed when repeated.
+    still, repeated = list[Check](), list[Check]()
+    for check in failed:
+        repetition = None if forwarder.signal_number is not None else check.repetition(root)
+        passes = repetition is not None and _passes(repetition, root, forwarder)
+        (repeated if passes else still).append(check)
+    return still, repeated
+
+
+def _list_failed_tests(checks: Sequence[Check], root: Path) -> None:
+    for check in checks:
+        for line in describe_failed_tests(root / check.report) if check.report else ():
+            click.echo(f"  {line}", err=True)
 
 
 @dataclass

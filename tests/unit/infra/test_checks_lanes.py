@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hourmark_infra.checks.cli import ACCEPTANCE_MARKS, CONTAINER_MARKS, plan
-from hourmark_infra.checks.reports import failed_tests
+from hourmark_infra.checks.reports import describe_failed_tests
 from hourmark_infra.checks.running import Check, Output, run_checks
 
 
@@ -152,4 +152,48 @@ def test_a_report_of_an_earlier_run_is_not_read(
 def test_many_failed_tests_are_counted(tmp_path: Path) -> None:
     case = '<testcase classname="a" name="b"><failure message="c"/></testcase>'
     (tmp_path / "report.xml").write_text(f"<testsuite>{case * 11}</testsuite>")
-    assert failed_tests(tmp_path / "report.xml") == [*["a::b: c"] * 8, "and 3 more"]
+    assert describe_failed_tests(tmp_path / "report.xml") == [*["a::b: c"] * 8, "and 3 more"]
+
+
+@pytest.mark.parametrize(("failing", "status"), [(1, 0), (2, 0), (3, 1)])
+def test_a_few_failed_tests_are_repeated_alone(
+    failing: int, status: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pytest.ini").touch()
+    (tmp_path / "test_late.py").write_text(
+        "import pathlib, pytest\n"
+        f"@pytest.mark.parametrize('name', [f'a/{{n}}' for n in range({failing})])\n"
+        "def test_is_quick(name):\n"
+        "    mark = pathlib.Path(f'{name[2:]}.mark')\n"
+        "    repeated = mark.exists()\n"
+        "    mark.touch()\n"
+        "    assert repeated, 'too late'\n"
+        "def test_passes():\n"
+        "    with open('passes', 'a') as runs: runs.write('x')\n"
+    )
+    report = Path("report.xml")
+    options = ("-o", "junit_family=xunit1", f"--junitxml={report}", "-p", "no:cacheprovider")
+    command = (sys.executable, "-m", "pytest", "--numprocesses", "2", *options)
+    session = Check("some", command, report=report, repeats_max=2)
+    assert run_checks([[session]], tmp_path) == status
+    said = capfd.readouterr().err
+    assert ("passed only when they were repeated alone:" in said) == (status == 0)
+    assert said.count("  test_late::test_is_quick[a/") == failing
+    assert (tmp_path / "passes").read_text() == "x", "what passed is not repeated"
+
+
+def test_tests_that_fail_again_have_failed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pytest.ini").touch()
+    (tmp_path / "test_wrong.py").write_text("def test_wrong(): assert False, 'always'\n")
+    report = Path("report.xml")
+    options = ("-o", "junit_family=xunit1", f"--junitxml={report}", "-p", "no:cacheprovider")
+    command = (sys.executable, "-m", "pytest", *options)
+    session = Check("some", command, report=report, repeats_max=2)
+    assert run_checks([[session]], tmp_path) == 1
+    said = capfd.readouterr().err
+    assert "some again" in said
+    assert said.endswith(
+        "FAILED: some\n  test_wrong::test_wrong: AssertionError: always assert False\n"
+    )
