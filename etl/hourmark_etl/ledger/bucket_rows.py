@@ -435,10 +435,16 @@ def pack_old_bucket_rows(database: Database, lease: Lease, now_ms: int, days_max
 
 
 def _packable(database: Database, before_s: int) -> list[tuple[str, int]]:
-    # The oldest unpacked day of each type, if all of it may be packed.
+    # The oldest unpacked day of each type, if all of it may be packed. The newest bucket of a type
+    # stays unpacked; it may be years before the frontier, as a back-fill skips empty hours.
     frontiers, groups = tables.frontiers, tables.groups
     oldest = (
         select(func.min(_BUCKETS.c.hour))
+        .where(_BUCKETS.c.type == frontiers.c.type)
+        .scalar_subquery()
+    )
+    newest = (
+        select(func.max(_BUCKETS.c.hour))
         .where(_BUCKETS.c.type == frontiers.c.type)
         .scalar_subquery()
     )
@@ -448,14 +454,14 @@ def _packable(database: Database, before_s: int) -> list[tuple[str, int]]:
         .scalar_subquery()
     )
     found = []
-    for event_type, frontier_s, oldest_s, listed_s in database.fetch(
-        select(frontiers.c.type, frontiers.c.hour, oldest, listed)
+    for event_type, newest_s, oldest_s, listed_s in database.fetch(
+        select(frontiers.c.type, newest, oldest, listed)
     ):
         if oldest_s is None:
             continue
         day_s = oldest_s // DAY_S * DAY_S
         end_s = day_s + DAY_S
-        if end_s <= before_s and end_s < frontier_s and (listed_s is None or listed_s >= end_s):
+        if end_s <= before_s and end_s <= newest_s and (listed_s is None or listed_s >= end_s):
             found.append((event_type, day_s))
     return sorted(found, key=lambda of: (of[1], of[0]))
 

@@ -102,6 +102,8 @@ def slowest_source(
 def oldest_open_ages_s(frontiers: Collection[Frontier], now_ms: int) -> dict[str, float]:
     """Return the number of seconds since the end of the oldest open hours, by event type.
 
+    Back-filled hours count from the end of their type's first hour.
+
     Args:
         frontiers: Oldest open hour of each event type.
         now_ms: Current time, Unix milliseconds.
@@ -111,10 +113,10 @@ def oldest_open_ages_s(frontiers: Collection[Frontier], now_ms: int) -> dict[str
         hour has not ended, or whose ledger row is damaged, are omitted.
     """
     ended = sorted(
-        (f for f in frontiers if f.hour.end_ms <= now_ms and f.state is not HourState.DAMAGED),
-        key=lambda f: (f.hour, f.event_type),
+        (f for f in frontiers if f.due_ms <= now_ms and f.state is not HourState.DAMAGED),
+        key=lambda f: (f.due_ms, f.event_type),
     )
-    return {f.event_type: (now_ms - f.hour.end_ms) / 1000 for f in ended[:OLDEST_SHOWN]}
+    return {f.event_type: (now_ms - f.due_ms) / 1000 for f in ended[:OLDEST_SHOWN]}
 
 
 def compute_gauges(

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from hourmark_verify.judge.buckets import StoredBucket
 from hourmark_verify.judge.expectations import DestroyedEvent
-from hourmark_verify.judge.marker import MarkerLink, OriginHourCounts
+from hourmark_verify.judge.marker import Marker, MarkerLink, OriginHourCounts
 from hourmark_verify.judge.report import FindingKind
 
 
@@ -125,8 +125,9 @@ def find_contradictions(
 def find_chain_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, str]]:
     """Yield the buckets whose markers are inconsistent with the preceding bucket of the type.
 
-    A marker must refer to the digest of the preceding marker, each bucket must start when the
-    preceding one ends, the commit number of a ledger (the database of the ETL) must not decrease,
+    A marker must refer to the digest of the preceding marker. Each bucket must start when the
+    preceding one ends, unless that one holds something: hours between back-filled buckets, of which
+    each holds something, are skipped if they hold nothing. The commit number of a ledger (the database of the ETL) must not decrease,
     and a ledger must not be used again after another one.
 
     Args:
@@ -144,7 +145,7 @@ def find_chain_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, st
             )
         before = MarkerLink(hour=bucket.hour, blake2b=bucket.blake2b)
     for last, bucket in itertools.pairwise(buckets):
-        if bucket.start_ms != last.end_ms:
+        if bucket.start_ms != last.end_ms and not _may_precede_skipped_hours(last.marker):
             yield (
                 bucket.path,
                 f"does not start at the end of the preceding bucket {last.path}",
@@ -159,6 +160,11 @@ def find_chain_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, st
     ]
     if len({*ledgers}) < len(ledgers):
         yield buckets[-1].path, f"the ledgers alternate: {', '.join(ledgers)}"
+
+
+def _may_precede_skipped_hours(marker: Marker) -> bool:
+    books = marker.books.values()
+    return marker.grade != "proved" or any(book.rows or book.promised for book in books)
 
 
 def find_offset_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, str]]:
