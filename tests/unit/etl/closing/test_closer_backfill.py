@@ -207,6 +207,7 @@ def test_an_operator_forces_an_old_hour_whose_promise_is_not_kept(world: World) 
     promise_alone(world, OLDEST)
     settle_old(world)
     override(world)
+    settle_old(world)  # the type is tried again ten seconds after its proof failed
     settle_old(world)
     assert [(m.hour, m.grade.value) for m in manifests(world)] == [
         (str(OLDEST), "forced"),
