@@ -32,17 +32,23 @@ class NativeHook(BuildHookInterface):
     PLUGIN_NAME = "custom"
 
     def dependencies(self) -> list[str]:
-        """Return the build dependencies: the C compiler `ziglang`, or none if one is installed."""
+        """Return the packages that the build requires in addition to those of `pyproject.toml`.
+
+        Returns:
+            The package `ziglang`, which contains a C compiler; empty if a C compiler is installed.
+        """
         return [] if native_build.installed_compiler() else [_ZIG]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile the module to the source tree or add it to the wheel.
+        """Compile the extension module and include it in the package that is being built.
 
         If it cannot be compiled, a warning is shown and the wheel contains only Python code.
 
         Args:
-            version: `editable` for an editable installation, which uses the source tree.
-            build_data: Build configuration, updated with the module and the platform tag.
+            version: Build target version. For `editable`, the module is written to the source tree;
+                otherwise, it is added to the wheel.
+            build_data: Build configuration of hatchling, updated with the module and the platform
+                tag.
         """
         if version == "editable":
             self._compile(Path(self.root) / _PLACE)

@@ -64,10 +64,10 @@ def zig_compiler() -> tuple[str, ...]:
 
 
 def digest() -> str:
-    """Return the digest of all C sources, as 16 hex digits.
+    """Return the digest of all C sources of the extension module, as 16 hex digits.
 
-    The compiled module contains the digest of its sources, and `hourmark_native/__init__.py`
-    contains the digest that it accepts.
+    The digest is compiled into the module. `load_native_module` compares it with the digest in
+    `hourmark_native/__init__.py`, so that an outdated module is not used.
     """
     hashed = hashlib.blake2b(digest_size=8)
     for path in sorted(SOURCES.glob("*.[ch]")):
@@ -76,11 +76,13 @@ def digest() -> str:
 
 
 def compile_module(target: Path, compiler: tuple[str, ...], *more: str) -> None:
-    """Compile the extension module to the file `target`, which is replaced only on success.
+    """Compile the C extension module and write it to a file.
+
+    An existing file is only replaced if the compilation succeeds.
 
     Args:
-        target: Path of the compiled module.
-        compiler: Command of the compiler, for example from `installed_compiler`.
+        target: Path of the compiled module. Its folder must exist.
+        compiler: Command of the compiler, as returned by `installed_compiler` or `zig_compiler`.
         more: Additional compiler arguments.
 
     Raises:

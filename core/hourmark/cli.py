@@ -7,9 +7,9 @@ go to stdout, progress and logs to stderr. Exit codes: 0, 1 (a finding or an err
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import io
+import pkgutil
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -34,8 +34,8 @@ COMMAND_GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
             "Propose a configuration for log files, based on their lines.",
         ),
         "status": (
-            "hourmark_infra.stack.cli:status",
-            "Show the status of the local stack's servers and of Hourmark's components.",
+            "hourmark.commands.status:status",
+            "Show what is in trouble, since when, and what to do, for servers and components.",
         ),
         "bucket": (
             "hourmark_etl.operators.bucket:bucket",
@@ -166,12 +166,14 @@ EXTRAS: Mapping[str, str] = {"etl": "[spark]"} | dict.fromkeys(
 
 
 class LazyGroup(click.Group):
-    """Click command group that imports the module of a command only when the command is used.
+    """A click command group that imports the module of a command only when the command is used.
+
+    This keeps the start of the command line fast.
 
     Args:
-        groups: For each title that the help shows, the commands below it. For each command name,
-            the location of the click command as `module:attribute`, and the line of help for the
-            command.
+        groups: The commands of each section of the help, by title of the section. Each command name
+            is mapped to a pair: the location of its click command as `module:attribute`, and its
+            line in the help.
         attrs: Keyword arguments of `click.Group`.
     """
 
@@ -189,12 +191,12 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in self._table:
             return None
-        module, attribute = self._table[cmd_name][0].split(":")
+        place = self._table[cmd_name][0]
         try:
-            command = getattr(importlib.import_module(module), attribute)
+            command = pkgutil.resolve_name(place)
         except ModuleNotFoundError as error:
             raise self._not_installed(cmd_name, error) from error
-        assert isinstance(command, click.Command), f"{module}:{attribute} is no click command"
+        assert isinstance(command, click.Command), f"{place} is no click command"
         return command
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -9,7 +9,7 @@ import math
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import click
@@ -32,6 +32,18 @@ def launcher_command() -> str:
         set.
     """
     return shlex.quote(os.environ.get("HOURMARK_CALLED") or "hourmark")
+
+
+def name_some(names: Sequence[object], most: int = 3) -> str:
+    """Format a list of names for a message, such as `a, b, c and 2 more`.
+
+    Args:
+        names: The names, in the order in which they are listed.
+        most: Number of names that are listed. The others are counted.
+    """
+    more = len(names) - most
+    shown = ", ".join(map(str, names[:most]))
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def printable(text: str) -> str:

@@ -88,6 +88,17 @@ class StateFolder:
                 return _written_in(lock)
         return None
 
+    def locked_at_ms(self) -> int | None:
+        """Return when a process locked the folder last, whether or not it still holds the lock.
+
+        Returns:
+            Unix milliseconds; None if no process ever did, or this user may not read the folder.
+        """
+        try:
+            return (self.path / "lock").stat().st_mtime_ns // 1_000_000
+        except (FileNotFoundError, PermissionError):
+            return None
+
     def host_id(self) -> str | None:
         """Return the host id that is stored in the folder.
 

@@ -79,7 +79,9 @@ class RulesTopic(Protocol):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ApplyTargets:
-    """The servers and callbacks that `apply_declarations` and `repair_rules` use.
+    """The servers to which event types are applied, and callbacks, for `apply_declarations`.
+
+    `repair_rules` uses them as well.
 
     Attributes:
         ledger: Client for the rules that the ledger (the database of the ETL) stores.
@@ -104,6 +106,9 @@ class ApplyTargets:
 class ApplyResult:
     """The result of `apply_declarations`.
 
+    The rules consist of the applied event types, sources and limits. A revision is one version of
+    the rules.
+
     Attributes:
         revision: Id of the rules revision that is now in force.
         new_revision: True if the declarations differed from the previous revision, so that a new
@@ -126,11 +131,16 @@ class ApplyResult:
 class RepairResult:
     """The result of `repair_rules`: the records and schemas that were restored.
 
+    The rules consist of the applied event types, sources and limits. A revision is one version of
+    the rules.
+
     Attributes:
         revision: Id of the rules revision in force; None if no types were ever applied.
-        adopted: Number of records that the ledger copied from the Kafka topic of rules.
+        adopted: Number of records that the ledger (the database of the ETL) lacked and copied from
+            the Kafka topic of rules.
         registered: Type name by schema id, for each schema that was registered again.
-        published: Number of records that were published to the Kafka topic of rules again.
+        published: Number of records that the Kafka topic of rules lacked and that were published
+            again.
     """
 
     revision: str | None

@@ -144,12 +144,12 @@ def apply(
     source: str | None,
     as_json: bool,
 ) -> None:
-    """Register schemas, create topics, add frontier rows and publish a rules revision.
+    """Put the declared types and sources into force: schemas, topics and the rules for parsing.
 
     Can be repeated. Changes nothing if closed buckets could no longer be read, or if lines that are
-    events under the current rules would become dead letters: a removed default or field, or a type
-    that a source no longer carries. Whether a changed pattern matches the current lines can only be
-    checked with sample lines: --lines.
+    events under the current rules would become dead letters, for example because of a removed
+    default or field, or a type that a source no longer carries. Whether a changed pattern matches
+    the current lines can only be checked with sample lines: --lines.
 
     \b
     Examples:
@@ -217,7 +217,7 @@ def repair(config: Config, adopt: bool, first_hour: str | None, as_json: bool) -
 @json_option
 @config_option
 def list_types(config: Config, as_json: bool) -> None:
-    """List the types in force: the latest rules revision at the edge.
+    """List the event types in force, from the latest rules revision on the edge cluster.
 
     Example:  hourmark types list --json
     """

@@ -24,6 +24,9 @@ _NOBODY: Final = "0" * 32
 class LineResult:
     """The result of parsing one sample line.
 
+    A line becomes an event or, if no type can parse it, a dead letter. A blank line becomes
+    neither.
+
     Attributes:
         line: Number of the line or multi-line record in the sample, starting at 1.
         type: Type name of the event or dead letter; None for a blank line.
@@ -31,8 +34,9 @@ class LineResult:
         host: Host of the event; None unless the result is an event.
         fields: Declared fields of the event by name, as JSON-serializable values; empty unless the
             result is an event.
-        reason: Reason of a dead letter (a line that no type can parse); None for an event.
-        detail: Explanation of the reason; None for an event.
+        reason: Reason code of the dead letter, such as `no_timestamp`; None if there is no dead
+            letter.
+        detail: Text that explains the reason; None if there is no dead letter.
     """
 
     line: int
@@ -48,15 +52,16 @@ class LineResult:
         """Return whether the line becomes an event.
 
         Returns:
-            True for an event. False for a dead letter (a line that no type can parse) and for a
-            blank line.
+            False for a dead letter and for a blank line.
         """
         return self.type is not None and self.reason is None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReadContext:
-    """The circumstances in which a tailer would have read sample lines: time, time zone and host.
+    """The circumstances under which sample lines are parsed, as if a tailer had read them.
+
+    The tailer is the component that reads log files and sends their lines to the delivery service.
 
     Attributes:
         observed_at_ms: Time at which the lines are read, in Unix milliseconds.
@@ -64,7 +69,7 @@ class ReadContext:
         host: Name of the host that the lines come from.
         record_start: Regular expression that matches the first line of each multi-line record;
             empty if every line is a record.
-        format: `cri` if the tailer reads the file as a container log; otherwise empty.
+        format: `cri` if the file is read as a container log of Kubernetes; otherwise empty.
     """
 
     observed_at_ms: int
@@ -149,7 +154,7 @@ class LineTrial:
     def parse_lines(
         self, source: str, lines: Iterable[bytes], context: ReadContext
     ) -> Iterator[LineResult]:
-        """Parse lines of one file, each as a record of its own.
+        """Parse lines of one file. Each line is a separate record.
 
         Args:
             source: Name of the declared source of the lines.

@@ -22,6 +22,8 @@ PLACEHOLDERS: Final = "hourmark.placeholder"  # prefix of their subjects
 class RegistryClient(Protocol):
     """The interface of a schema registry client for `apply_declarations` and `repair_rules`.
 
+    A schema registry stores the Avro schemas of Kafka records under numeric ids.
+
     `hourmark.avro.registry.SchemaRegistry` implements this protocol.
     """
 

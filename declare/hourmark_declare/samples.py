@@ -21,10 +21,10 @@ EVENT, BLANK, UNKNOWN = "event", "blank", "unknown"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SampleLines:
-    """Sample lines of one declared source, used to test new declarations.
+    """Sample lines of one log source, used to test new declarations.
 
     Attributes:
-        source: Name of the declared source.
+        source: Name of the source, as declared in `sources.toml`.
         lines: Lines without line feeds.
         context: Host, time and time zone with which the lines are parsed.
     """
@@ -78,10 +78,11 @@ class ReparsedDeadLetters:
 
     Attributes:
         source: Name of the declared source of the lines.
-        type: Name of the event type that the lines claimed; None if there was no such claim.
-        reason: Reason for which the lines became dead letters.
-        now: Result of parsing the lines again: `event`, `blank`, or the reason for which they would
-            become dead letters again. `unknown` if they cannot be parsed again.
+        type: Name of the event type that the lines stated for themselves, for example in their
+            syslog header; None if they stated none.
+        reason: Reason code for which the lines became dead letters.
+        now: Result of parsing the lines again: `event`, `blank`, or the reason code for which they
+            would become dead letters again. `unknown` if they cannot be parsed again.
         detail: Explanation of `now` for the first dead letter of the group; may be empty.
         letters: Number of dead letters in the group.
     """

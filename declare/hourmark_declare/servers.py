@@ -13,8 +13,8 @@ from hourmark.kafka.topic_setup import ensure_topics
 from hourmark.rules.event_types import EventType
 from hourmark.rules.revision import Record, Rules, RulesBook
 from hourmark.rules.rules_topic import publish_rules, read_rules
+from hourmark.rules.topics import central_topics, edge_topics
 from hourmark_declare.apply import ApplyTargets
-from hourmark_declare.topics import central_topics, edge_topics
 from hourmark_etl.ledger.maintenance.existing import open_or_create_ledger
 from hourmark_etl.ledger.rules import LedgerRules
 

@@ -28,10 +28,11 @@ def validate_zone(name: str) -> str:
 
 
 def machine_zone(link: Path = _LINK) -> str:
-    """Return the IANA name of this machine's time zone.
+    """Return the IANA name of this machine's time zone, such as `Europe/Vienna`.
 
     Args:
-        link: Symbolic link to the zone's file.
+        link: Symbolic link to the zone's file in the time zone database, by default
+            `/etc/localtime`.
 
     Returns:
         The name of the zone; `UTC` if the link does not name a zone that the delivery service

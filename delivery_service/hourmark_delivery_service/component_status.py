@@ -7,6 +7,7 @@ reports in the topic `hourmark.hosts`.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import ssl
 from collections.abc import Collection
@@ -22,16 +23,21 @@ from hourmark.commands.component_status import (
     check_listening,
     format_age,
 )
+from hourmark.commands.problems import SERVICE_REPLACED_MS, CauseClass, Problem, silent_host_problem
 from hourmark.config.groups import ServiceSettings, ServiceTls
 from hourmark.config.loading import Config
 from hourmark.errors import ConfigError, Unavailable
 from hourmark.kafka.recent_reports import recent_reports
+from hourmark.printing import name_some
 from hourmark.process.certificates import load_ca_certificates, load_certificate
-from hourmark.records.host_reports import HostReport
+from hourmark.process.parallel_calls import call_all
+from hourmark.records.host_reports import CLOCKS_APART_MS_MAX, CLOCKS_APART_MS_REPORTED, HostReport
 from hourmark.state_folder import StateFolder
 
 _ANSWER_S: Final = 5.0
+_REPORTS_S: Final = 6.0
 _NAMED_MAX: Final = 5
+_STARTS_S: Final = 20.0  # a service checks its parsers before it listens
 
 
 def service(config: Config, now_ms: int) -> ComponentStatus:
@@ -46,36 +52,94 @@ def service(config: Config, now_ms: int) -> ComponentStatus:
 
     Returns:
         `RUNNING` if the endpoint responds, even if the service is not ready. The detail then lists
-        its warnings, or the reasons why it is not ready. If neither the endpoint nor Kafka
-        responds, `NOT_RUNNING`, unless the service's process is found on this machine.
+        its warnings, or the reasons why it is not ready; each of them is a problem. `SILENT` if the
+        service's process is found on this machine and does not respond. Otherwise the status of the
+        services that reported; `NOT_RUNNING` if Kafka does not respond either.
     """
     address, opener = _address(config.service), _opener(config.service.tls)
-    pid = StateFolder(config.service.state_dir, "service").holder()
+    folder = StateFolder(config.service.state_dir, "service")
+    pid = folder.holder()
+    others = _heard_of(config, "service", now_ms, ComponentState.NOT_RUNNING)
+    # Other instances than this one, which answers for itself.
+    problems = tuple(p for p in others.problems if p.key != f"host:{_host_id(folder)}")
     try:
         with opener.open(f"{address}/readyz", timeout=_ANSWER_S) as answer:
-            return ComponentStatus(
-                ComponentState.RUNNING,
-                "; ".join([f"ready at {address}", *_told(answer, "warnings")]),
-                pid,
-                now_ms,
-            )
-    except HTTPError as error:
-        with error:
-            return ComponentStatus(
-                ComponentState.RUNNING,
-                f"answers at {address}, not ready: {_reasons(error)}",
-                pid,
-                now_ms,
-            )
-    except OSError:
-        return _heard_of(
-            config,
-            "service",
+            warnings = _told(answer, "warnings")
+        return ComponentStatus(
+            ComponentState.RUNNING,
+            "; ".join([f"ready at {address}", *warnings]),
             pid,
             now_ms,
-            ComponentState.NOT_RUNNING,
-            f"does not answer at {address}; ",
+            (*(_warning(address, n, text) for n, text in enumerate(warnings)), *problems),
         )
+    except HTTPError as error:
+        with error:
+            reasons = _reasons(error)
+        return ComponentStatus(
+            ComponentState.RUNNING,
+            f"answers at {address}, not ready: {reasons}",
+            pid,
+            now_ms,
+            (_not_ready(address, reasons), *problems),
+        )
+    except OSError:
+        pass
+    told = f"does not answer at {address}; {others.detail}"
+    if pid is None:  # the problems include its own last report
+        return dataclasses.replace(others, detail=told)
+    since_ms = folder.locked_at_ms()
+    if since_ms is not None and now_ms - since_ms < _STARTS_S * 1000:
+        detail = f"starting, or hanging since its start; {told}"
+        return ComponentStatus(ComponentState.RUNNING, detail, pid, others.heard_at_ms, problems)
+    hangs = _hangs(address, pid)
+    return ComponentStatus(ComponentState.SILENT, told, pid, others.heard_at_ms, (hangs, *problems))
+
+
+def _host_id(folder: StateFolder) -> str | None:
+    try:
+        return folder.host_id()
+    except ConfigError:  # this user may not read the folder
+        return None
+
+
+def _warning(address: str, number: int, text: str) -> Problem:
+    # The service accepts requests, except for what the warning names.
+    return Problem(
+        cause=CauseClass.COMPONENT,
+        key=f"service-warning:{address}:{number}",
+        subject=f"delivery service {address}",
+        what=text,
+        do="as it says; the service accepts everything else meanwhile",
+        group="warnings of a delivery service",
+    )
+
+
+def _not_ready(address: str, reasons: str) -> Problem:
+    return _unavailable(
+        address,
+        f"it answers and is not ready: {reasons}",
+        "remove the reason it names, servers first; it becomes ready by itself. "
+        "`hourmark doctor --only kafka` examines brokers and topics",
+    )
+
+
+def _hangs(address: str, pid: int) -> Problem:
+    return _unavailable(
+        address,
+        f"process {pid} exists and does not answer",
+        "see the end of its log; continue it if it was suspended (SIGCONT), else end it (SIGKILL "
+        "loses nothing that was acknowledged) and start it again: `hourmark serve`",
+    )
+
+
+def _unavailable(address: str, what: str, do: str) -> Problem:
+    return Problem(
+        cause=CauseClass.COMPONENT,
+        key=f"service:{address}",
+        subject=f"delivery service {address}",
+        what=what,
+        do=do,
+    )
 
 
 def tailers(config: Config, now_ms: int) -> ComponentStatus:
@@ -93,42 +157,55 @@ def tailers(config: Config, now_ms: int) -> ComponentStatus:
         Otherwise as described at `status_from_reports`.
     """
     pid = StateFolder(config.tailer.state_dir, "tailer").holder()
-    return _heard_of(config, "tailer", pid, now_ms, ComponentState.UNKNOWN)
+    known = _heard_of(config, "tailer", now_ms, ComponentState.UNKNOWN)
+    # Hours are closed without a tailer that is silent past the deadline.
+    awaited_s = config.etl.deadline_seconds + config.parsing.bucket_seconds
+    problems = tuple(
+        p for p in known.problems if now_ms - (p.since_ms or now_ms) <= awaited_s * 1000
+    )
+    return dataclasses.replace(
+        known, state=ComponentState.RUNNING if pid else known.state, pid=pid, problems=problems
+    )
 
 
-def _heard_of(
-    config: Config,
-    kind: str,
-    pid: int | None,
-    now_ms: int,
-    otherwise: ComponentState,
-    told: str = "",
-) -> ComponentStatus:
+def _heard_of(config: Config, kind: str, now_ms: int, otherwise: ComponentState) -> ComponentStatus:
+    # A broker that hangs would delay the answer by 15 s, after that of the service is known.
+    found = call_all({kind: lambda: _reported(config, kind, now_ms, otherwise)}, _REPORTS_S)
+    late = f"the edge cluster did not answer within {_REPORTS_S:g} s"
+    return found.get(kind) or ComponentStatus(otherwise, late)
+
+
+def _reported(config: Config, kind: str, now_ms: int, otherwise: ComponentState) -> ComponentStatus:
     try:
         check_listening(config.kafka.edge, "edge")
-        known = status_from_reports(
+        return status_from_reports(
             [r for r in recent_reports(config.kafka.edge).values() if r.kind == kind], now_ms
         )
     except Unavailable as error:
-        known = ComponentStatus(otherwise, str(error))
-    return ComponentStatus(
-        ComponentState.RUNNING if pid else known.state, told + known.detail, pid, known.heard_at_ms
-    )
+        return ComponentStatus(otherwise, str(error))
 
 
 def status_from_reports(reports: Collection[HostReport], now_ms: int) -> ComponentStatus:
     """Return the combined status of components of one kind from their latest host reports.
+
+    Each tailer and each delivery service sends host reports at regular intervals, and a final one
+    before an orderly shutdown.
 
     Args:
         reports: The latest report of each component.
         now_ms: Current time in Unix milliseconds.
 
     Returns:
+        The combined status. Its state is:
+
         - `RUNNING` if at least one component reported recently
         - `SILENT` if none did, and a component stopped without a final report
         - `NOT_RUNNING` if all sent a final report, or there are no reports
 
-        The detail names up to five components of each of these groups.
+        The detail names up to five components of each of these groups. Each silent component is a
+        problem, except for a delivery service that has been silent for over ten minutes while
+        another one reports. A report with a time in the future is a problem too, because a clock is
+        wrong.
     """
     live = [r for r in reports if not r.goodbye and now_ms - r.received_at_ms <= FRESH_MS]
     gone = [r for r in reports if r.goodbye]
@@ -145,17 +222,34 @@ def status_from_reports(reports: Collection[HostReport], now_ms: int) -> Compone
         "; ".join(_named(what, kind, now_ms) for what, kind in kinds if kind) or "no recent reports"
     )
     heard_at_ms = max((r.received_at_ms for r in reports), default=None)
-    return ComponentStatus(state, detail, heard_at_ms=heard_at_ms)
+    problems = tuple(
+        silent_host_problem(r.kind, r.host_name, r.host_id, r.received_at_ms)
+        for r in silent
+        if not (live and r.kind == "service" and now_ms - r.received_at_ms > SERVICE_REPLACED_MS)
+    )
+    ahead = [
+        _ahead(r, now_ms) for r in live if r.received_at_ms - now_ms > CLOCKS_APART_MS_REPORTED
+    ]
+    return ComponentStatus(state, detail, heard_at_ms=heard_at_ms, problems=(*ahead[:1], *problems))
+
+
+def _ahead(report: HostReport, now_ms: int) -> Problem:
+    # Reports have the clock of the service that received them, so one clock may mark many hosts.
+    seconds = (report.received_at_ms - now_ms) // 1000
+    return Problem(
+        cause=CauseClass.CLOCK,
+        key="clock:services",
+        subject="clock of a delivery service",
+        what=f"the report of {report.kind} {report.host_name} has a time {seconds} s ahead of this "
+        f"machine's clock; from {CLOCKS_APART_MS_MAX // 1000} s on nothing closes",
+        do="`timedatectl` and `chronyc tracking` on the machine of each service, and on this one",
+    )
 
 
 def _named(what: str, reports: Collection[HostReport], now_ms: int) -> str:
     newest = sorted(reports, key=lambda report: -report.received_at_ms)
-    names = [
-        f"{report.host_name} ({format_age(report.received_at_ms, now_ms)} ago)"
-        for report in newest[:_NAMED_MAX]
-    ]
-    more = f" and {len(newest) - _NAMED_MAX} more" if len(newest) > _NAMED_MAX else ""
-    return f"{what}: {', '.join(names)}{more}"
+    names = [f"{r.host_name} ({format_age(r.received_at_ms, now_ms)} ago)" for r in newest]
+    return f"{what}: {name_some(names, _NAMED_MAX)}"
 
 
 def _reasons(answer: HTTPError) -> str:

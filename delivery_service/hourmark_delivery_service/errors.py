@@ -17,7 +17,8 @@ HourmarkError
 └── Unavailable
     └── QueueError          nothing may be acknowledged; a retry may succeed
         ├── QueueUnavailable    the queue does not accept records now
-        └── NotDelivered        the records did not reach all in-sync replicas in time
+        ├── NotDelivered        the records did not reach all in-sync replicas in time
+        └── TopicUnavailable    one topic cannot take records; other topics can
 """
 
 from __future__ import annotations
@@ -103,6 +104,11 @@ class Unauthorized(ServiceError):
 
     The service closes the connection without reading the request body. The client must send the
     request again with a valid token.
+
+    Args:
+        code: Stable, machine-readable error code.
+        message: Human-readable message that states why the token is not accepted.
+        next_step: What the client should do next.
     """
 
     status = 401
@@ -287,3 +293,21 @@ class NotDelivered(QueueError):
     Some of the records may have been stored. The caller must not acknowledge any of them, so that
     the client sends them again.
     """
+
+
+class TopicUnavailable(QueueError):
+    """One topic of the durable queue cannot take records now, while other topics can.
+
+    Records of the request that belong to other topics may have been stored. The caller must not
+    acknowledge any of them. A retry succeeds once the topic can take records.
+
+    Args:
+        topic: Name of the topic.
+        message: Human-readable cause and the operator's next step.
+        is_missing: Whether the topic does not exist.
+    """
+
+    def __init__(self, topic: str, message: str, *, is_missing: bool) -> None:
+        super().__init__(message)
+        self.topic = topic
+        self.is_missing = is_missing

@@ -68,7 +68,7 @@ class Messages(Sequence[Message]):
         self.chunks: list[Chunk] = []
 
     def add(self, chunk: Chunk) -> None:
-        """Append a chunk of records.
+        """Append a chunk of records to the sequence.
 
         Args:
             chunk: A list of records or a packed sequence. A list becomes part of this object, and
@@ -96,7 +96,9 @@ class Messages(Sequence[Message]):
 
 
 def message_chunks(messages: Sequence[Message]) -> Sequence[Chunk]:
-    """Return the chunks of a sequence of Kafka records: plain lists or packed sequences.
+    """Divide a sequence of Kafka records into the chunks in which they can be sent to Kafka.
+
+    A chunk is either a list of dicts or a `PackedMessages` object, which has a faster send path.
 
     Args:
         messages: Records of one topic.

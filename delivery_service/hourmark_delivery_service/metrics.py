@@ -73,6 +73,14 @@ class ServiceMetrics:
             ["error"],
             registry=r,
         )
+        self.topic_unavailable = Gauge(
+            "hourmark_service_topic_unavailable",
+            "1 for a topic that cannot take records: it is missing, or a partition has no leader "
+            "or too few in-sync replicas. Absent: no problem was ever found.",
+            ["topic"],
+            registry=r,
+            multiprocess_mode="livemax",
+        )
         self.producer_renewals = Counter(
             "hourmark_service_producer_renewals", "Kafka producers recreated.", registry=r
         )

@@ -64,11 +64,11 @@ def key_columns(keys: pa.Array) -> KeyColumns:
 
 
 def hour_starts_s(heads: UInt64s, length_s: int) -> Int64s:
-    """Return the start of the hour that each event belongs to.
+    """Return the start of the hourly bucket that each event belongs to by its time.
 
     Args:
         heads: The first 8 bytes of each event id; the upper 48 bits are Unix milliseconds.
-        length_s: Length of an hour (a bucket) in seconds.
+        length_s: Length of a bucket in seconds.
 
     Returns:
         Unix seconds, one element per event.
@@ -345,6 +345,8 @@ def _words(column: pa.ChunkedArray, words: int) -> UInt64s:
 def describe_verdict(verdict: int, schema_id: int) -> str:
     """Return a readable reason why an invalid datum cannot be part of a bucket.
 
+    A datum is an event in Avro binary encoding.
+
     Args:
         verdict: A result of `datum_verdicts` other than `DatumVerdict.VALID`.
         schema_id: The datum's schema id, for the message.
@@ -366,11 +368,15 @@ def datum_verdicts(
 ) -> UInt8s:
     """Check whether Avro datums are valid for their schemas and event ids.
 
+    A verdict is an integer that states whether a datum is valid or what is wrong with it;
+    `describe_verdict` converts it to text. A datum is an event in Avro binary encoding.
+
     Args:
         ids: Matrix with one row per datum; each row starts with the event id.
         values: Arrow binary or large_binary array without nulls.
         schemas: The schema id of each row.
-        programs: Compiled checks by schema id; an empty program counts as missing.
+        programs: By schema id, the compiled check of the schema (`hourmark.avro.datum_check`); an
+            empty program counts as missing.
         skip_bytes: Number of bytes that precede the datum in each value.
 
     Returns:

@@ -19,9 +19,9 @@ def etl() -> None:
 @shard_option
 @config_option
 def run(config: Config, shards: tuple[str, ...]) -> None:
-    """Stage new records and close hours until SIGTERM.
+    """Copy new records from Kafka to storage and close hourly buckets, until SIGTERM.
 
-    If the process is killed, the next run resumes from the ledger.
+    The process may be killed at any time; the next run resumes from the ledger.
 
     Example:  hourmark etl run --config hourmark.toml
     """
@@ -39,8 +39,8 @@ def skip_unreadable(topic: str, partition: int, config: Config) -> None:
     """Skip offsets of a central topic that cannot be read, up to the first readable offset.
 
     `hourmark bucket why` names the topic and partition. The skipped offsets are recorded as a gap.
-    Hours that may have had records in it close only by `hourmark bucket force`, and their manifests
-    name the offsets.
+    Buckets that may lack these records are closed only by `hourmark bucket force`, and their
+    manifests state the offsets.
 
     Example:  hourmark etl skip-unreadable edge.events.click 0
     """

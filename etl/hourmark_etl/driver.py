@@ -54,14 +54,17 @@ _LOG = logging.getLogger(__name__)
 
 
 class Driver:
-    """The ETL process: stages records, closes hours, and deletes files that are no longer needed.
+    """The main process of the ETL, which turns records in Kafka into closed hourly buckets.
+
+    It copies records from Kafka to files on storage (staging), closes the buckets that are
+    complete, and deletes files that are no longer needed.
 
     Args:
         config: The complete configuration.
         exit_stack: Receives all opened resources and closes them, even if the constructor fails.
         submitted: Whether spark-submit started the process and therefore controls Spark's settings.
-        shards: Names of the shards to stage; empty means all. Only the driver that stages the
-            default shard also closes hours and deletes files.
+        shards: Names of the shards (groups of event types) to stage; empty means all. Only the
+            driver that stages the default shard also closes hours and deletes files.
     """
 
     def __init__(
@@ -95,7 +98,7 @@ class Driver:
             exit_stack.callback(self._closer.close)
             heartbeat = Heartbeat(self._database, self._closer.lease, self._clock)
             heartbeat.start()
-            exit_stack.callback(heartbeat.stop)
+            exit_stack.push(lambda kind, *_: heartbeat.stop(goodbye=kind is None))
         central, topics = (
             Cluster(config.kafka.central_cluster, "central"),
             CentralTopicNames.from_settings(config.kafka, found.types),
@@ -123,7 +126,7 @@ class Driver:
         self._stopping.set()
 
     def run(self) -> None:
-        """Stage records and close hours in a loop until `stop` is called.
+        """Copy records from Kafka to storage and close hourly buckets, until `stop` is called.
 
         If a server is unavailable, or closing fails with a `Finding`, the error is logged and the
         loop continues.
@@ -202,7 +205,7 @@ class Driver:
 def run(config: Config, *, submitted: bool, shards: Collection[str] = ()) -> None:
     """Run an ETL driver until SIGTERM or SIGINT is received, then release its resources.
 
-    A driver stages Kafka records to files and closes hours.
+    A driver copies records from Kafka to files on storage, and closes hourly buckets.
 
     Args:
         config: The complete configuration.

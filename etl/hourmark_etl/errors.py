@@ -7,6 +7,8 @@ ledger unless the message forbids it
     ├── DataLoss            records were deleted from Kafka before they were staged, or staged again
     ├── BadRecord           a record of a control topic was not written by a delivery service; its partition waits
     └── ForeignLedger       storage holds buckets that this ledger has not closed: it is an older copy or another ledger
+NoLedger (Unavailable)      there is no ledger, or it has no event types
+└── LostLedger              storage has closed buckets, so there was one
 OlderLedger (Unavailable)   the ledger has an older version, and the caller may not migrate it
 DamagedRow (Unavailable)    a ledger row does not match its digest; whatever needs it waits for an operator
 Unreadable (Finding)        a staged file cannot be read; its records are staged again from Kafka
@@ -18,31 +20,33 @@ from hourmark.errors import Finding, HourmarkError, Unavailable
 
 
 class EtlStop(HourmarkError):
-    """Base class of errors that end the driver process.
+    """Base class of errors that end the driver, the process that stages events and closes buckets.
 
-    A supervisor may start the driver again, which continues from the ledger, unless the message
-    forbids it.
+    A supervisor may start the driver again, unless the message forbids it. The driver then
+    continues from the state that is stored in the ledger (the ETL's state database).
     """
 
 
 class StaleDriver(EtlStop):
     """Raised if another driver process has taken over the lease of this one.
 
-    The process must no longer change the ledger or storage.
+    The process must no longer change the ledger (the ETL's state database) or storage.
     """
 
 
 class TopicReplaced(EtlStop):
     """Raised if a topic was deleted and recreated, so its id differs from the id in the ledger.
 
-    The offsets in the ledger do not apply to the new topic.
+    The offsets in the ledger (the ETL's state database) do not apply to the new topic.
     """
 
 
 class DataLoss(EtlStop):
-    """Raised if Kafka no longer has records at offsets that must be staged.
+    """Raised if Kafka no longer has records that must be staged, that is, copied to storage.
 
-    The ledger stores these offsets as an offset gap, and staging continues after them.
+    If the records were not staged before, the ledger (the ETL's state database) stores their
+    offsets as an offset gap, and staging continues after them. The error is also raised if the
+    records of a lost or damaged staged file cannot be read again.
     """
 
 
@@ -56,15 +60,22 @@ class ForeignLedger(EtlStop):
 class NoLedger(Unavailable):
     """Raised if there is no ledger, if it was lost, or if it contains no event types.
 
-    The message states the next step for the operator.
+    The ledger is the state database of the ETL. The message states the next step for the operator.
+    """
+
+
+class LostLedger(NoLedger):
+    """Raised if there is no ledger, or an empty one, although storage has closed buckets.
+
+    The ledger is the state database of the ETL.
     """
 
 
 class OlderLedger(Unavailable):
     """Raised by read-only commands if the ledger's schema has an older version.
 
-    Read-only commands do not migrate the ledger. `hourmark ledger upgrade` does, as does the ETL
-    driver at its start.
+    Read-only commands do not migrate the ledger (the ETL's state database). `hourmark ledger
+    upgrade` does, as does the ETL driver at its start.
     """
 
 
@@ -72,7 +83,8 @@ class BadRecord(EtlStop):
     """Raised if a record of a control topic is not one that a delivery service writes.
 
     Control topics contain audit records and host reports. The record and all later ones in its
-    partition are not staged until an operator repairs the cause. Instances can be pickled.
+    partition are not staged (copied to storage) until an operator repairs the cause. Instances can
+    be pickled.
 
     Attributes:
         topic: Name of the topic.
@@ -97,7 +109,7 @@ class BadRecord(EtlStop):
 class DamagedRow(Unavailable):
     """Raised if the digest of a ledger row does not match the row's content.
 
-    An operator must restore or rebuild the ledger.
+    An operator must restore or rebuild the ledger (the ETL's state database).
 
     Attributes:
         table: Name of the table.
@@ -122,7 +134,8 @@ class DamagedRow(Unavailable):
 class Unreadable(Finding):
     """Raised if a staged file that is recorded in the ledger is missing or damaged.
 
-    The closer stages its records again from Kafka. Instances can be pickled.
+    A staged file contains records that were copied from Kafka; the ledger is the state database of
+    the ETL. The closer stages the records again from Kafka. Instances can be pickled.
 
     Attributes:
         path: Path of the file, relative to the storage root.

@@ -55,7 +55,8 @@ def from_row(kind: type[_Record], values: Iterable[object]) -> _Record:
 def from_columns(kind: type[_Record], row: Mapping[Any, Any], **converted: object) -> _Record:
     """Create a dataclass instance from a ledger row.
 
-    Some fields have another name than their column, for example `event_type` and `type`.
+    The ledger is the state database of the ETL. Some fields have another name than their column,
+    for example `event_type` and `type`.
 
     Args:
         kind: The dataclass.
@@ -77,7 +78,7 @@ def from_columns(kind: type[_Record], row: Mapping[Any, Any], **converted: objec
 def to_columns(record: object, **converted: object) -> dict[str, Any]:
     """Convert a dataclass instance to the column values of a ledger row.
 
-    This is the reverse of `from_columns`.
+    This is the reverse of `from_columns`. The ledger is the state database of the ETL.
 
     Args:
         record: The dataclass instance.
@@ -140,10 +141,26 @@ def to_unsigned(value: int) -> int:
 
 
 class ClosingPhase(enum.StrEnum):
-    """The condition that the next hour of an event type waits for before it can be closed.
+    """The condition that the next hourly bucket of an event type waits for before it is closed.
 
-    The members from `REPORTS` to `ARRIVAL` are the regular steps of closing, in order. The other
-    members are problems that prevent the proof or the publication of the hour.
+    The first five members are the regular steps of closing, in order. The others are problems that
+    prevent the proof or the publication of the bucket. `hourmark bucket why` shows the value.
+
+    Attributes:
+        REPORTS: Log sources must report that they have delivered all events of the hour.
+        CONTROL: The mirror must copy audit records and host reports from the edge cluster.
+        PROMISES: The ETL must stage these records (copy them from Kafka to storage).
+        EVENTS: The mirror must copy the events.
+        ARRIVAL: The ETL must stage the events.
+        UNREADABLE: A topic-partition of the type cannot be read.
+        UNWRITABLE: Some rows cannot be written to a bucket.
+        CONFLICT: Two audit records contradict each other.
+        STAGED: A staged file is lost, and Kafka no longer has its records.
+        PROOF: Events that audit records promise are missing.
+        PUBLISHING: The bucket cannot be published, for example because its path is taken.
+        LEDGER: A row of the ledger (the ETL's state database) is damaged.
+        SERVERS: A server does not respond.
+        STORAGE: The storage does not respond.
     """
 
     REPORTS = "reports"
@@ -166,7 +183,7 @@ class HourState(enum.Enum):
     """The processing state of the oldest hour of an event type that is not closed.
 
     - `OPEN`: the hour waits for records.
-    - `FROZEN`: its rows are fixed while they are compared with the audit records.
+    - `FROZEN`: its rows are fixed temporarily, while they are compared with the audit records.
     - `SEALED`: the content of its bucket is fixed permanently, but the bucket may not exist yet.
     - `DAMAGED`: the hour's ledger row does not match its digest.
     """
@@ -183,13 +200,16 @@ class HourState(enum.Enum):
 class StagingPosition:
     """The next offset to stage in one partition of the central Kafka cluster.
 
+    Staging copies records from Kafka to files on storage.
+
     Attributes:
         cluster_id: Kafka cluster id.
         topic_id: Kafka topic id.
         topic: Topic name in the central cluster.
         partition: Partition number.
         next_offset: Next offset to read; all smaller offsets are staged.
-        shard: Name of the shard that stages the partition.
+        shard: Name of the shard (the set of topics that one consumer reads) to which the partition
+            belongs.
         leader_epoch: Leader epoch of the last staged record; None if unknown.
         epoch_next: Offset after the last staged record; at most `next_offset`, because transaction
             markers may lie between them. None if unknown.
@@ -273,13 +293,17 @@ class OffsetSpan:
 class StagedFile:
     """A Parquet file with Kafka records that one staging task has written.
 
+    A file contains either events or audit records, which state how many events a byte range of a
+    log file contains.
+
     Attributes:
         path: HDFS path relative to the storage root.
         kind: `EVENTS` or `AUDIT`.
-        rows: Number of rows, one for each record of this kind in the offset ranges.
+        rows: Number of rows: one per event, or one for each event type and hour of each audit
+            record.
         spans: The offset ranges that the file was read from.
-        observed_ms: Smallest and largest `observed_at` of the audit records in Unix milliseconds;
-            None for events.
+        observed_ms: Smallest and largest `observed_at` of the audit records in Unix milliseconds,
+            which is the time at which a service first received the byte range; None for events.
     """
 
     path: str
@@ -292,6 +316,8 @@ class StagedFile:
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StagedGroup:
     """The rows of one event type and hour in one staged file, sorted by event id.
+
+    A staged file contains records that were copied from Kafka.
 
     Attributes:
         path: Path of the staged file, relative to the storage root.
@@ -328,10 +354,11 @@ class StagedGroup:
 class AuditOffsets:
     """A limit on audit records: for each site, an offset in the site's audit topic.
 
-    A site is an edge cluster. The first site, named "0", is the cluster in the setting
-    `kafka.edge`. An audit record is below the limit if its offset is smaller than the offset of its
-    site. No record of a site that is not named is below the limit. Two limits can be incomparable:
-    each of them may have the larger offset for one site.
+    An audit record states how many events a byte range of a log file contains. A site is an edge
+    cluster. The first site, named "0", is the cluster in the setting `kafka.edge`. An audit record
+    is below the limit if its offset is smaller than the offset of its site. No record of a site
+    that is not named is below the limit. Two limits can be incomparable: each of them may have the
+    larger offset for one site.
 
     Attributes:
         by_site: Pairs of site name and offset, sorted by site. Offsets refer to the topics on the
@@ -343,6 +370,8 @@ class AuditOffsets:
     @classmethod
     def from_offsets(cls, offsets: Mapping[str, int] | int) -> AuditOffsets:
         """Create an instance from offsets by site name, as the ledger stores them.
+
+        The ledger is the state database of the ETL.
 
         Args:
             offsets: Offsets (exclusive) by site name, or a single offset for the first site.
@@ -356,6 +385,8 @@ class AuditOffsets:
 
     def to_json(self) -> dict[str, int] | int:
         """Convert the offsets to the JSON value that the ledger stores.
+
+        The ledger is the state database of the ETL.
 
         Returns:
             The offset of the first site if no other site is named, because every version can read
@@ -491,8 +522,8 @@ class ReportedSource:
         pending_bytes: Number of bytes that are not delivered yet.
         lost_bytes: Number of bytes that are lost.
         goodbye: Whether the source signed off, so that buckets no longer wait for it.
-        heard_at_ms: Time at which the report was staged, by the driver's clock; for a report older
-            than the clock tolerance, the time at which it was received.
+        heard_at_ms: Time at which the ETL read the report from Kafka, by the driver's clock; for a
+            report older than the clock tolerance, the time at which it was received.
         waived: Whether a bucket was closed without waiting for this source; reset by the next
             report.
         unknown_losses: Number of losses of unknown size.
@@ -548,15 +579,19 @@ class ExcludedRecords:
 class StagedBatch:
     """The result of one micro-batch of staging, which the ledger commits in one transaction.
 
+    Staging copies Kafka records to files on storage. A staging position is the next offset of a
+    partition to copy.
+
     Attributes:
         folder: Path of the folder that contains all files of the batch; also the batch's name.
         starts: Staging positions before the batch.
         ends: Staging positions after the batch, in the order of `starts`.
         files: The files that the batch wrote.
-        groups: Groups of events by file, type and hour.
-        audit_groups: Groups of audit records by file, type and hour.
+        groups: Totals of the staged events by file, type and hour.
+        audit_groups: Totals of the staged audit records, which state how many events were sent, by
+            file, type and hour.
         reports: Host reports in the order of the topic, each with one entry per source.
-        set_aside: Records that could not be staged.
+        set_aside: Malformed records that could not be staged.
     """
 
     folder: str
@@ -573,9 +608,9 @@ class StagedBatch:
 class EventTotals:
     """Number and checksums of staged rows, or of events that audit records promise.
 
-    Audit records state ("promise") how many events were sent. An hour is proved complete if the
-    totals of its staged rows equal the totals of the events promised for it. Instances support `+`
-    and `-`.
+    Audit records state ("promise") how many events were sent. An hourly bucket is proved complete
+    if the totals of its staged rows equal the totals of the events promised for it. Instances
+    support `+` and `-`.
 
     Attributes:
         records: Number of staged rows or audit records.
@@ -728,12 +763,12 @@ class Seal:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Frontier:
-    """The oldest hour of an event type that is not closed, with its processing state.
+    """The oldest hour of an event type whose bucket is not closed, with its processing state.
 
-    The hours of a type are closed strictly in order, so no earlier hour gets a bucket any more. From
-    `first_hour` on, every hour has a bucket. Hours before it are back-filled: only those that hold
-    something have a bucket. Audit records state how many events a byte range of a log file
-    contains.
+    The hourly buckets of a type are closed strictly in order, so no earlier hour gets a bucket any
+    more. From `first_hour` on, every hour has a bucket. Hours before it are back-filled: only those
+    that hold something have a bucket. Audit records state how many events a byte range of a log
+    file contains.
 
     Attributes:
         event_type: Name of the event type.

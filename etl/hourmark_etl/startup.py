@@ -84,7 +84,8 @@ def wait_until_available(call: Callable[[], _Result], clock: Clock) -> _Result:
 def open_startup_resources(config: Config, exit_stack: ExitStack) -> StartupResources:
     """Open the ledger and the storage of a driver, and check that they belong together.
 
-    A ledger of an older version is migrated.
+    The ledger is the state database of the ETL; an older schema version of it is migrated. The
+    driver is the process that stages events and closes buckets.
 
     Args:
         config: The complete configuration.

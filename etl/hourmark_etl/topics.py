@@ -155,15 +155,16 @@ def resolve_positions(
 ) -> tuple[list[StagingPosition], list[str]]:
     """Determine the offset at which staging of each topic-partition starts.
 
-    Staging continues at the position in the ledger. A partition without one starts at offset 0, as
-    do all partitions of a topic that was recreated, because positions are matched by Kafka topic
-    id.
+    Staging copies records from Kafka to storage. Staging continues at the position in the ledger
+    (the ETL's state database). A partition without one starts at offset 0, as do all partitions of
+    a topic that was recreated, because positions are matched by Kafka topic id.
 
     Args:
         central: The central cluster.
         topics: Names of the topics to stage.
         known_positions: Staging positions in the ledger.
-        shard: Name of the shard that is stored in new positions.
+        shard: Name of the shard (the set of topics that one consumer reads) that is stored in new
+            positions.
         required: Names of topics that must exist.
 
     Returns:
@@ -201,7 +202,7 @@ def resolve_positions(
 
 
 class SiteCluster(Protocol):
-    """A protocol for queries of Kafka metadata, which the closing of hours needs.
+    """A protocol for the queries of Kafka metadata that are needed to close hourly buckets.
 
     `hourmark.kafka.clients.Cluster` is the implementation.
     """
@@ -225,6 +226,9 @@ class SiteCluster(Protocol):
 
         Args:
             partitions: The topic-partitions to query, all of which must exist.
+
+        Returns:
+            Log start offset by topic-partition, one entry for each of `partitions`.
         """
 
     def ends(
@@ -235,6 +239,9 @@ class SiteCluster(Protocol):
         Args:
             partitions: The topic-partitions to query, all of which must exist.
             committed: True for last stable offsets, False for high watermarks.
+
+        Returns:
+            End offset by topic-partition, one entry for each of `partitions`.
         """
 
 

@@ -24,24 +24,26 @@ Numbers: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass
 class ConsumedRecords:
-    """The record numbers that a consumer read, by topic and partition, in reading order.
+    """The numbers of the test records that a consumer read, by topic and partition.
 
-    `len()` returns the number of all messages read, including foreign ones.
+    Each test record contains a sequence number, from 0. `len()` returns the number of all messages
+    read, including those without a valid number.
 
     Attributes:
-        numbers: Record numbers by (topic, partition), including repeated ones.
-        foreign: Number of messages that are not records of this run or were altered.
+        numbers: Record numbers by (topic, partition) in reading order. A record that was read twice
+            occurs twice.
+        foreign: Number of messages that are not records of this run, or were altered.
     """
 
     numbers: dict[tuple[str, int], list[int]] = field(default_factory=dict)
     foreign: int = 0
 
     def add(self, topic: str, partition: int, numbers: Iterable[int | None]) -> None:
-        """Append messages read from one partition.
+        """Append the record numbers of messages that were read from one partition.
 
         Args:
-            topic: The topic.
-            partition: The partition.
+            topic: Name of the topic.
+            partition: Number of the partition.
             numbers: Record numbers in reading order; None for each message that is not a valid
                 record of this run.
         """
@@ -61,13 +63,14 @@ def count_records(
 ) -> RecordCounts:
     """Count the records that were lost, duplicated, altered or out of order at one place.
 
-    A record that was read from another partition than the one to which it was sent counts as a
-    phantom.
+    Each record has a number, from 0 in the order of sending, by which sent and read records are
+    compared.
 
     Args:
-        place: Name of the place, for the result: "edge", "central" or "consumer".
-        placement: The topic and partition of each record.
-        acknowledged: By record number, whether the record was acknowledged; one item per record
+        place: Where the records were read: "edge", "central" or "consumer". Copied to the result.
+        placement: The topic and partition to which each record was sent. A record that was read
+            from another one is counted as a phantom.
+        acknowledged: By record number, whether Kafka acknowledged the record; one item per record
             sent.
         readings: The records that a consumer read at this place.
 

@@ -136,7 +136,7 @@ def _run_or_skip_trial(environment: TrialEnvironment, name: str, aborted: str) -
 def local_environment(
     home: Path, options: EvaluationOptions, clock: Clock, report_progress: Reporter
 ) -> Iterator[TrialEnvironment]:
-    """Start a new local stack and yield its clusters; stop the stack on exit.
+    """Start a new local stack of servers and yield its clusters; stop the stack on exit.
 
     The stack has three edge brokers, three central brokers and, if MirrorMaker 2 is installed, two
     of its workers.
@@ -182,7 +182,7 @@ def stack_environment(
 ) -> TrialEnvironment:
     """Return the brokers and the mirror of a running local stack as the environment for trials.
 
-    Brokers' metrics are available only if the stack was created with JMX.
+    Brokers' metrics are available only if the stack was created with JMX enabled.
 
     Args:
         stack: The running stack.

@@ -66,15 +66,16 @@ class RecordFormat:
 
 @dataclass(frozen=True, slots=True)
 class RecordPlacement:
-    """The assignment of record numbers to topics and partitions, in rounds.
+    """The assignment of record numbers to topics and partitions.
 
-    A round has `sum(shares)` consecutive numbers. In each round, every topic receives as many
-    records as its share, all in the same partition. The next round uses the next partition,
-    cyclically.
+    Numbers are assigned in rounds of `sum(shares)` consecutive numbers. In each round, every topic
+    receives as many records as its share, all in the same partition. The next round uses the next
+    partition, cyclically. For example, with the topics `a` and `b`, shares 2 and 1 and two
+    partitions, the records 0 to 5 are assigned to a-0, a-0, b-0, a-1, a-1, b-1.
 
     Attributes:
         topics: Names of the topics.
-        shares: Number of records of each topic per round, in the same order.
+        shares: Number of records of each topic per round, in the order of `topics`.
         partitions: Number of partitions of each topic.
     """
 
@@ -83,7 +84,7 @@ class RecordPlacement:
     partitions: int
 
     def assign(self, number: int) -> tuple[str, int]:
-        """Return the destination of a record.
+        """Return the topic and partition to which a record is sent.
 
         Args:
             number: Record number, at least 0.

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordCounts:
-    """The counts of the records of a trial that were sent and that were read back at one place.
+    """The numbers of records of a trial that were sent, and that a consumer read at one place.
 
     Attributes:
         place: Where the records were read: "edge", "central" (the mirror's copies) or "consumer" (a
@@ -71,7 +71,10 @@ class Disturbance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderTakeover:
-    """The outcome of removing the leading worker of a mirror with several workers.
+    """The outcome of removing the leading worker of a mirror that has several workers.
+
+    The leading worker distributes the work to all workers, as in Kafka Connect. If it is killed or
+    paused, another worker must replace it.
 
     Attributes:
         how: How the worker was removed: "killed" or "paused".
@@ -89,9 +92,10 @@ class LeaderTakeover:
 class MirrorPositionResult:
     """The comparison of the positions that a mirror committed with the records on its target.
 
-    The target's logs are read immediately after each request for the mirror's positions. A record
-    is early if the mirror had committed it but consumers could read it only later, because its
-    transaction was still being completed.
+    A position is the offset up to which the mirror claims to have copied a source partition. The
+    target's logs are read immediately after the positions. A record is early if the mirror had
+    committed it but consumers could read it only later, because its transaction was still being
+    completed.
 
     Attributes:
         samples: Number of comparisons in which the mirror had committed a position.
@@ -112,7 +116,7 @@ class MirrorPositionResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BacklogResult:
-    """The outcome of a consumer that starts with a backlog and catches up under load.
+    """The measurement of a consumer that starts with a backlog and catches up under load.
 
     Attributes:
         records: Number of records waiting when the consumer started.

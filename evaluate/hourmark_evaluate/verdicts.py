@@ -18,9 +18,9 @@ class EvaluationVerdict(StrEnum):
     """The verdict on a property of Kafka or on a trial.
 
     Attributes:
-        KEPT: Observed without a fault.
+        KEPT: It was observed, and no fault was found.
         BROKEN: At least one fault was found.
-        NOT_TRIED: Not observed.
+        NOT_TRIED: It was not observed.
     """
 
     KEPT = "kept"
@@ -31,7 +31,8 @@ class EvaluationVerdict(StrEnum):
 class KafkaProperty(StrEnum):
     """A property that Kafka must keep under faults, such as not losing acknowledged records.
 
-    The value of each member is the description of the property in the report.
+    An evaluation reports for each property whether it was kept. The value of each member is the
+    description of the property in the report.
     """
 
     NOT_LOST = "no acknowledged record is lost"

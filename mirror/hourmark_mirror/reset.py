@@ -18,7 +18,13 @@ from hourmark.config.loading import Config, config_option
 from hourmark.errors import UsageError
 from hourmark.kafka.clients import Offset, Partition
 from hourmark.kafka.compacted_topic import append_all, read_topic
-from hourmark.kafka.mirror import apply_positions, position_keys, positions_topic, read_workers
+from hourmark.kafka.mirror import (
+    apply_positions,
+    position_keys,
+    positions_topic,
+    read_workers,
+    recreated_topics,
+)
 from hourmark.log import set_up_logging
 from hourmark.printing import json_option, print_json
 from hourmark_mirror.plan_cli import topic_filter, topic_option
@@ -125,6 +131,55 @@ def stale_positions(positions: Iterable[StoredPosition]) -> list[StoredPosition]
     return [one for one in rows if one.partition.topic in recreated]
 
 
+def describe_nothing_stale(recreated: Sequence[str]) -> str:
+    """Describe the next step for an operator if no mirror position is past the end of its log.
+
+    A position is the next offset that the mirror copies. One past the end of the edge's log would
+    show that the topic was recreated, so that it must be copied again.
+
+    Args:
+        recreated: Edge topics whose topic id differs from that of the last verification; may be
+            empty.
+
+    Returns:
+        Readable text. For recreated topics it names the commands that find out whether records are
+        missing and that copy them again; otherwise it states that there is nothing to do.
+    """
+    if not recreated:
+        return (
+            "nothing to do: no position is past the edge's log end; --topic with --all resets "
+            "positions anyway"
+        )
+    first = recreated[0]
+    return (
+        f"no position is past the edge's log end, but {', '.join(recreated)} was deleted and "
+        "recreated. Either MirrorMaker 2 has copied the new topic from its start, or the new topic "
+        f"has already grown past the old position. `hourmark mirror verify --topic {first} "
+        "--accept` compares both sides: records that only the central cluster has are of the "
+        "deleted topic and are harmless. If records are missing, `hourmark mirror reset-offsets "
+        f"--topic {first} --all` copies the topic again"
+    )
+
+
+def find_recreated_topics(work_dir: Path, sites: MirrorSites) -> list[str]:
+    """Return the edge topics that were recreated since the last verification that accepted them.
+
+    Args:
+        work_dir: `mirror.work_dir`, which contains the state of `mirror verify`.
+        sites: Clients of both clusters.
+
+    Returns:
+        Topic names, sorted. Empty if no topic was recreated, or none was ever verified.
+
+    Raises:
+        UsageError: The state cannot be read.
+        Unavailable: The edge cluster does not answer.
+    """
+    known = VerificationState(work_dir, sites.edge.cluster_id()).ids
+    ids = {t.name: t.topic_id for t in sites.topics()}
+    return recreated_topics({name: of for name, of in known.items() if name in ids}, ids)
+
+
 def check_no_worker_runs(sites: MirrorSites) -> None:
     """Check that no MirrorMaker 2 worker of this mirror is running.
 
@@ -187,11 +242,11 @@ def reset_positions(
 def lower_coverage(
     state: WatchState, ids: Mapping[str, str], starts: Mapping[Partition, int]
 ) -> WatchState:
-    """Return a copy of the watch state in which the offsets `covered` are lowered.
+    """Return a copy of the watch state for a mirror that will copy some offsets again.
 
-    `PartitionState.covered` is the edge offset up to which all records were copied. Call this
-    function before a reset, because the mirror then copies some offsets again. With the
-    lower offsets, `mirror watch` still detects records that are lost after the reset.
+    In the copy, `PartitionState.covered`, the edge offset up to which all records were copied, is
+    lowered to the offset at which copying resumes. Call this function before positions are reset.
+    Otherwise `mirror watch` would not detect records that are lost after the reset.
 
     Args:
         state: Current watch state; it is not modified.
@@ -281,7 +336,8 @@ def reset_offsets(
         raise click.UsageError("--all requires --topic")
     sites = MirrorSites(config)
     check_no_worker_runs(sites)  # before the confirmation prompt
-    found = read_stored_positions(sites, topic_filter(topics))
+    selected = topic_filter(topics)
+    found = read_stored_positions(sites, selected)
     if topics and not found:
         raise UsageError(
             f"the mirror has no position in {' or '.join(topics)}; `hourmark mirror lag` "
@@ -295,8 +351,13 @@ def reset_offsets(
         )
     if chosen:
         reset_positions(config.mirror.work_dir, sites, chosen)
+    recreated = (
+        []
+        if chosen
+        else [t for t in find_recreated_topics(config.mirror.work_dir, sites) if selected(t)]
+    )
     if as_json:
-        print_json({"reset": [one.as_object() for one in chosen]})
+        print_json({"reset": [one.as_object() for one in chosen], "recreated": recreated})
     elif chosen:
         click.echo("\n".join(f"reset  {one}" for one in chosen))
         click.echo(
@@ -304,7 +365,4 @@ def reset_offsets(
             "progress"
         )
     else:
-        click.echo(
-            "nothing to do: no position is past the edge's log end; --topic with --all resets "
-            "positions anyway"
-        )
+        click.echo(describe_nothing_stale(recreated))

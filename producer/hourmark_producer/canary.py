@@ -118,9 +118,15 @@ class CanaryPoster:
     "--metrics-port",
     type=click.IntRange(0, 65535),
     default=0,
-    help="Serve /metrics and /healthz on this loopback port; 0 for none.",
+    help="Serve /metrics and /healthz on this port; 0 for none.",
 )
-def run(config: Config, site: str | None, metrics_port: int) -> None:
+@click.option(
+    "--metrics-host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address for --metrics-port; there is no authentication.",
+)
+def run(config: Config, site: str | None, metrics_port: int, metrics_host: str) -> None:
     """Post one event of the type hourmark-canary per minute, until SIGTERM.
 
     Uses the services in tailer.service_urls with tailer.token_file and tailer.tls. Run it on a host
@@ -132,7 +138,7 @@ def run(config: Config, site: str | None, metrics_port: int) -> None:
     stop_on_signals(lambda _: stopping.set())
     with contextlib.closing(DeliveryServiceClient(config.tailer, clock)) as link:
         posting = CanaryPoster(link, site or config.kafka.edge_alias, clock)
-        with serve_probes(posting, "127.0.0.1", metrics_port, "--metrics-port"):
+        with serve_probes(posting, metrics_host, metrics_port, "--metrics-port"):
             while not stopping.is_set():
                 began_s = clock.monotonic_s()
                 pause_s = INTERVAL_S if posting.post() else RETRY_S

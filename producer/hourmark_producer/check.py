@@ -189,7 +189,7 @@ class CheckResult:
         subject: What was checked, such as a setting, source or service.
         level: `error` if the tailer could not work, `warning` if the finding may be intended,
             `well` if there is no problem.
-        said: What was found, and what to do about it.
+        said: Text that states what was found and, if there is a problem, what to do about it.
     """
 
     subject: str

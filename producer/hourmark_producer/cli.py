@@ -39,8 +39,8 @@ from hourmark_producer.report.status import FILES_SHOWN, format_status, read_sta
 from hourmark_producer.report.summary import RunSummary
 from hourmark_producer.report.trace import trace
 from hourmark_producer.settings import validate_settings
-from hourmark_producer.tailer import Tailer
 from hourmark_producer.watch.descriptors import raise_open_file_limit
+from hourmark_producer.wiring import wire_tailer
 
 _LOG = logging.getLogger(__name__)
 
@@ -101,11 +101,14 @@ def tail(
     """Follow log files and deliver each line exactly once across restarts, rotation and truncation.
 
     The files are the sources in the group `tailer` of the configuration. SIGTERM or Ctrl-C stops
-    the tailer; the next start continues where it stopped. A stop reports no goodbye: hours wait for
-    this host until the tailer runs again, or until their deadline (etl.deadline_seconds, two hours
-    by default), after which they close as timed_out. If a host is to send nothing more, use
-    --drain, which reports a goodbye. --once is a single pass for a timer: hours wait for the next
-    one. SIGHUP reloads the configuration if a start would accept it.
+    the tailer; the next start continues where it stopped. SIGHUP reloads the configuration if a
+    start would accept it.
+
+    A stop reports no goodbye, so hourly buckets wait for this host until the tailer runs again, or
+    until their deadline (etl.deadline_seconds, two hours by default), after which they are closed
+    as timed_out. If a host is to send nothing more, use --drain: it delivers everything and reports
+    a goodbye, so that no bucket waits for the host. --once is a single pass for a timer, without a
+    goodbye: buckets wait for the next pass.
 
     \b
     Examples:
@@ -162,9 +165,9 @@ def status(
 ) -> None:
     """Show the progress, backlog and losses of a tailer, whether or not it runs. Changes nothing.
 
-    Shows files with their positions, bytes by source, losses, ongoing conditions, and when each
-    source was last caught up. The exit code is 1 if an operator should look into something; these
-    lines begin with `!`.
+    Shows files with their positions, bytes by source, losses, ongoing problems, and when each
+    source was last caught up. The exit code is 1 if an operator must examine something; the lines
+    that state it begin with `!`.
 
     \b
     Examples:
@@ -218,7 +221,7 @@ def _run(
         if not drain and once_s is None:
             reloading.listen()
         try:
-            tailer = Tailer(
+            tailer = wire_tailer(
                 settings,
                 checkpoint,
                 clock,

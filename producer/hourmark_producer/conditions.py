@@ -26,9 +26,9 @@ class Condition:
 
     Attributes:
         message: Log message of its first occurrence.
-        since_ms: When it began, in Unix milliseconds.
-        since_s: When it began, in monotonic seconds.
-        met_s: When it last occurred, in monotonic seconds.
+        since_ms: Time of its first occurrence, in Unix milliseconds.
+        since_s: The same time in monotonic seconds.
+        met_s: Time of its latest occurrence, in monotonic seconds.
         times: Number of occurrences.
     """
 
@@ -40,9 +40,10 @@ class Condition:
 
 
 class ConditionLog:
-    """The ongoing conditions of one tailer. Each is logged when it begins and when it ends.
+    """Logs each lasting problem once when it begins and once when it ends.
 
-    A condition is a problem that lasts for some time. Safe to use from several threads.
+    Such a problem is called a condition, for example a service that does not answer. Repeated
+    occurrences are counted, not logged. Safe to use from several threads.
 
     Args:
         clock: Clock of this host.

@@ -21,11 +21,11 @@ class Loss:
 
     Attributes:
         source: Name of the source.
-        path: Path of the file.
+        path: Path of the file, or the setting `input` of a source that is not read from files.
         at_ms: When the loss was detected, in Unix milliseconds of this host's clock.
-        bytes: Number of bytes that are known to be lost.
+        bytes: Number of bytes that are known to be lost; 0 if only `unknown` is known.
         unknown: Number of occasions on which an unknown number of bytes may have been lost.
-        what: Description of the cause, for people.
+        what: Human-readable description of the cause.
     """
 
     source: str

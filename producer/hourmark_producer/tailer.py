@@ -8,6 +8,7 @@ tail --once`) is a drain without a goodbye and with a time limit.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 import threading
@@ -18,49 +19,36 @@ from typing import Final
 from hourmark.clock import Clock
 from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark.errors import Finding, HourmarkError, Unavailable
-from hourmark.records.host_reports import SourceReport
 from hourmark_producer.checkpoint.books import SourceBalance, read_current_balances
 from hourmark_producer.checkpoint.database import Checkpoint, CheckpointFailed
-from hourmark_producer.checkpoint.generations import Generations
-from hourmark_producer.conditions import QUIET_S, ConditionLog
+from hourmark_producer.conditions import ConditionLog
 from hourmark_producer.counters import Counters
-from hourmark_producer.cut.lines import RangeLimits
-from hourmark_producer.cut.range_cutter import RangeCutter
-from hourmark_producer.cut.range_sizes import AdaptiveRangeLimits
-from hourmark_producer.files.identity import FileIdentity, identify, may_be_copied_up
 from hourmark_producer.files.schedule import Schedule
 from hourmark_producer.files.tracked_file import ScanResult, TrackedFiles
-from hourmark_producer.history.beginnings import StartPositions
 from hourmark_producer.history.match import ContentMatcher
-from hourmark_producer.history.remainders import RemainderFinder
-from hourmark_producer.receive.spools import ReceiverGroup, recover_spools, sources_as_files
+from hourmark_producer.receive.spools import ReceiverGroup
 from hourmark_producer.reloading import ReloadHandler
 from hourmark_producer.report import metrics, snapshot
 from hourmark_producer.report.probes import TailerHealth
 from hourmark_producer.report.summary import RunSummary, summarize_run
-from hourmark_producer.send import clocks
-from hourmark_producer.send.acknowledgments import Acknowledgments, DeadLetterCounts
+from hourmark_producer.send.acknowledgments import DeadLetterCounts
 from hourmark_producer.send.client import DeliveryServiceClient
-from hourmark_producer.send.clocks import ClockFloor
-from hourmark_producer.send.file_examiner import FileExaminer
 from hourmark_producer.send.file_shipper import FileShipper
-from hourmark_producer.send.flight import InFlightSlots
-from hourmark_producer.send.range_spooler import RangeSpooler
-from hourmark_producer.send.reports import AcknowledgmentTarget, CaughtUpClaim, HostReporter
+from hourmark_producer.send.reports import CaughtUpClaims, HostReporter
 from hourmark_producer.send.senders import SenderPool
-from hourmark_producer.watch.descriptors import DescriptorBudget
 from hourmark_producer.watch.inotify import InotifyWatcher
 from hourmark_producer.watch.pace import PartialScans, PendingBytes, ScanPace
-from hourmark_producer.watch.retirement import FileRetirement
 from hourmark_producer.watch.scanner import FileScanner
 
 
 class StallLimit:
-    """Limits how long a single pass (`--once`) continues without any acknowledgement.
+    """Ends a single pass of the tailer (`--once`) that makes no progress.
+
+    Call `check` regularly. It raises an error if no byte range was acknowledged within the limit.
 
     Args:
         clock: Clock of this host.
-        limit_s: The limit in seconds; None for no limit.
+        limit_s: Maximum time without an acknowledgement, in seconds; None for no limit.
     """
 
     def __init__(self, clock: Clock, limit_s: float | None) -> None:
@@ -97,173 +85,93 @@ DRAIN_PROBLEM_SCANS: Final = 5  # scans with an unreadable file before a drain g
 _LOG = logging.getLogger(__name__)
 
 
-class Tailer:
-    """One run of the file tailer on an open checkpoint.
+class RunFailure:
+    """Holder of the exception with which a thread ends the run of the tailer. Thread-safe.
 
-    Args:
+    Attributes:
+        error: The exception that was recorded last; None if there is none.
+    """
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+
+    def record(self, error: Exception) -> None:
+        """Store an exception of a thread, so that the run of the tailer ends and raises it.
+
+        Args:
+            error: The exception. It replaces one that was recorded before.
+        """
+        self.error = error
+
+
+@dataclasses.dataclass(kw_only=True, eq=False)
+class Tailer:
+    """One run of the tailer, which sends the lines of log files to the delivery services.
+
+    `wire_tailer` creates it.
+
+    Attributes:
         config: Validated settings.
         checkpoint: Open checkpoint. The caller closes it after the run.
         clock: Clock of this host.
         host_id: Host id of the tailer.
-        host_name: Name of this host.
-        identify: Function that returns the identity of an open file.
-        may_be_copied_up: Function that returns whether the birth time of an open file may change
-            although it stays the same file.
-        open_files_max: Maximum number of tracked files that are open at the same time.
-        final_lines: Whether a last line without LF is sent too, once its file has not grown for the
-            source's `flush_seconds`. Meant for a run that ends when everything is delivered.
-        reloading: Handler of SIGHUP; None if the tailer cannot be reloaded.
-
-    Attributes:
         files: All tracked files.
+        counters: Counts what was acknowledged and lost.
+        dead_letters: Counts dead letters by reason.
+        conditions: Logs each lasting problem once when it begins and once when it ends.
+        health: Judges whether the tailer makes progress.
+        failure: The exception with which a thread ended the run.
+        client: Client for the delivery services.
+        schedule: Queue of files that have something to send.
+        matcher: Decides whether content was read before.
+        shipper: Sends the next range of a file.
+        senders: The threads that call `shipper`.
+        receivers: Inputs that are not files, such as syslog.
+        scanner: Scans the sources for files.
+        pace: Decides when the next full scan is due.
+        partial_scans: Selects the files to check between two full scans.
+        hints: Reports changes of watched folders.
+        pending: Counts the bytes that no service has acknowledged.
+        claims: Times up to which the sources are acknowledged.
+        reporter: Sends host reports.
+        reloading: Handler of SIGHUP; None if the tailer cannot be reloaded.
     """
 
-    def __init__(
-        self,
-        config: TailerConfig,
-        checkpoint: Checkpoint,
-        clock: Clock,
-        *,
-        host_id: str,
-        host_name: str,
-        identify: Callable[[int], FileIdentity] = identify,
-        may_be_copied_up: Callable[[int], bool] = may_be_copied_up,
-        open_files_max: int = 800,
-        final_lines: bool = False,
-        reloading: ReloadHandler | None = None,
-    ) -> None:
-        self._config, self._clock, self._checkpoint = config, clock, checkpoint
-        self._host_id, self._reloading = host_id, reloading
-        recover_spools(config, checkpoint, identify)
-        self.files = TrackedFiles(checkpoint.files())
-        self._counters = Counters(checkpoint.losses())
-        self._dead_letters = DeadLetterCounts()
-        self._client = DeliveryServiceClient(
-            config, clock, ClockFloor(config.state_dir / clocks.FILE)
-        )
-        self._schedule = Schedule(clock)
-        throttle = self._throttle = ConditionLog(
-            clock, max(QUIET_S, 3 * config.backoff_max_seconds)
-        )
-        self._started_at_ms, self._snapshot_saved_s = clock.now_ms(), float("-inf")
-        self._health = TailerHealth(clock, throttle, config.unwell_seconds)
-        self.unhealthy_reasons = self._health.unhealthy_reasons
-        generations = Generations(
-            [config.state_dir, *filter(None, [config.second_state_dir])], host_id
-        )
-        limits = RangeLimits(min(config.range_bytes, config.line_bytes_max), config.line_bytes_max)
-        sizes = AdaptiveRangeLimits(limits, config.range_bytes_min)
-        sources = {source.name: source for source in sources_as_files(config)}
-        self._matcher = ContentMatcher(self.files, checkpoint, clock)
-        rests = RemainderFinder(
-            matcher=self._matcher,
-            checkpoint=checkpoint,
-            schedule=self._schedule,
-            clock=clock,
-            sizes=sizes,
-            sources=sources,
-        )
-        self._shipper = FileShipper(
-            client=self._client,
-            checkpoint=checkpoint,
-            sources=sources,
-            sizes=sizes,
-            examiner=FileExaminer(
-                checkpoint=checkpoint,
-                sources=sources,
-                matcher=self._matcher,
-                rests=rests,
-                counters=self._counters,
-                clock=clock,
-            ),
-            rests=rests,
-            cutter=RangeCutter(sources=sources, sizes=sizes, clock=clock, final_lines=final_lines),
-            spooler=RangeSpooler(
-                sources,
-                generations,
-                host_id=host_id,
-                host_name=host_name,
-                last_sequence=checkpoint.last_sequence(),
-            ),
-            acknowledgments=Acknowledgments(
-                checkpoint=checkpoint,
-                counters=self._counters,
-                dead_letters=self._dead_letters,
-                clock=clock,
-                window_max=config.ranges_in_flight,
-            ),
-            clock=clock,
-            slots=InFlightSlots(),
-        )
-        self._senders = SenderPool(
-            shipper=self._shipper,
-            schedule=self._schedule,
-            throttle=throttle,
-            backoff_max_s=config.backoff_max_seconds,
-            on_error=self._on_error,
-        )
-        retirement = FileRetirement(
-            files=self.files,
-            checkpoint=checkpoint,
-            schedule=self._schedule,
-            counters=self._counters,
-            matcher=self._matcher,
-            clock=clock,
-        )
-        self._scanner = FileScanner(
-            sources=list(sources.values()),
-            files=self.files,
-            checkpoint=checkpoint,
-            schedule=self._schedule,
-            retirement=retirement,
-            matcher=self._matcher,
-            rests=rests,
-            generations=generations,
-            throttle=throttle,
-            clock=clock,
-            identify=identify,
-            may_be_copied_up=may_be_copied_up,
-            descriptors=DescriptorBudget(
-                files=self.files, schedule=self._schedule, clock=clock, limit=open_files_max
-            ),
-            beginnings=StartPositions(list(sources.values()), checkpoint.begun(), clock),
-        )
-        self._spools = ReceiverGroup(
-            config=config,
-            files=self.files,
-            checkpoint=checkpoint,
-            schedule=self._schedule,
-            counters=self._counters,
-            throttle=throttle,
-            clock=clock,
-            on_error=self._on_error,
-        )
-        self._caught_up = {source.name: CaughtUpClaim() for source in config.sources}
-        self._reporter = HostReporter(
-            client=self._client,
-            source_reports=self._source_reports,
-            throttle=throttle,
-            host_id=host_id,
-            host_name=host_name,
-            on_delivered=self._on_report_delivered,
-            clock=clock,
-        )
+    config: TailerConfig
+    checkpoint: Checkpoint
+    clock: Clock
+    host_id: str
+    files: TrackedFiles
+    counters: Counters
+    dead_letters: DeadLetterCounts
+    conditions: ConditionLog
+    health: TailerHealth
+    failure: RunFailure
+    client: DeliveryServiceClient
+    schedule: Schedule
+    matcher: ContentMatcher
+    shipper: FileShipper
+    senders: SenderPool
+    receivers: ReceiverGroup
+    scanner: FileScanner
+    pace: ScanPace
+    partial_scans: PartialScans
+    hints: InotifyWatcher
+    pending: PendingBytes
+    claims: CaughtUpClaims
+    reporter: HostReporter
+    reloading: ReloadHandler | None = None
+
+    def __post_init__(self) -> None:
+        self._started_at_ms, self._snapshot_saved_s = self.clock.now_ms(), float("-inf")
         self._stop_reports = threading.Event()
         self._report_thread = threading.Thread(
-            target=self._reporter.run,
-            args=(config.report_seconds, self._stop_reports),
+            target=self.reporter.run,
+            args=(self.config.report_seconds, self._stop_reports),
             name="reports",
             daemon=True,
         )
-        self._pace, self._glances, self._hints = (
-            ScanPace(clock, config.scan_seconds),
-            PartialScans(clock),
-            InotifyWatcher(),
-        )
-        self._pending = PendingBytes(self.files, self._schedule)
-        self._scans = 0
-        self._failure: Exception | None = None
-        self._progress = (clock.monotonic_s(), 0)
+        self._progress = (self.clock.monotonic_s(), 0)
 
     def run(
         self, stop: threading.Event, *, drain: bool = False, once_s: float | None = None
@@ -286,43 +194,43 @@ class Tailer:
             ConfigError: An input is not available.
         """
         drain = drain or once_s is not None
-        self._stall_limit = StallLimit(self._clock, once_s)
+        self._stall_limit = StallLimit(self.clock, once_s)
         for file in self.files:
             if file.progress.in_flight:
-                self._schedule.add(file)
-        self._spools.start(to_end=drain)
+                self.schedule.add(file)
+        self.receivers.start(to_end=drain)
         self._scan(is_urgent=True)
-        self._senders.start()
+        self.senders.start()
         self._report_thread.start()
         try:
             drained = self._work(stop, drain=drain)
             finished = drain and drained and self._finish(stop, goodbye=once_s is None)
         finally:
-            self._spools.stop()
+            self.receivers.stop()
             self._save_snapshot()
-            self._hints.close()
+            self.hints.close()
             if self._end_threads():
-                self._spools.remove_acknowledged()
-                self._client.close()
+                self.receivers.remove_acknowledged()
+                self.client.close()
                 for file in self.files:
                     file.close()
-        if self._failure is not None:
-            raise self._failure
-        goodbye, reasons = finished and once_s is None, self._dead_letters.counts()
+        if self.failure.error is not None:
+            raise self.failure.error
+        goodbye, reasons = finished and once_s is None, self.dead_letters.counts()
         return summarize_run(
-            self._host_id, self.files, self._counters, reasons, finished=finished, goodbye=goodbye
+            self.host_id, self.files, self.counters, reasons, finished=finished, goodbye=goodbye
         )
 
     def _work(self, stop: threading.Event, *, drain: bool) -> bool:
         troubled, problems = 0, dict[str, OSError]()
-        while not stop.is_set() and self._failure is None:
-            if self._pace.is_due():
+        while not stop.is_set() and self.failure.error is None:
+            if self.pace.is_due():
                 seen = self._scan(is_urgent=drain)
                 problems = seen.all_problems() if seen else {}
                 troubled = troubled + 1 if problems else 0
             else:
                 self._glance()
-            if drain and troubled >= DRAIN_PROBLEM_SCANS and not self._pending.is_in_flight():
+            if drain and troubled >= DRAIN_PROBLEM_SCANS and not self.pending.is_in_flight():
                 named = ", ".join(
                     f"{path}: {problems[path].strerror}" for path in sorted(problems)[:5]
                 )
@@ -330,102 +238,85 @@ class Tailer:
                     f"some files could not be read: {named}; grant access or mount them, "
                     "then drain again"
                 )
-            self._stall_limit.check(self._counters.ranges, self._pending.total)
+            self._stall_limit.check(self.counters.ranges, self.pending.total)
             self._log_progress()
-            self._throttle.sweep()
-            if self._clock.monotonic_s() - self._snapshot_saved_s >= snapshot.SAVE_INTERVAL_S:
+            self.conditions.sweep()
+            if self.clock.monotonic_s() - self._snapshot_saved_s >= snapshot.SAVE_INTERVAL_S:
                 self._save_snapshot()
-            if self._wait(stop, drain=drain or self._spools.ended_s is not None):
+            if self._wait(stop, drain=drain or self.receivers.ended_s is not None):
                 return True
         return False
 
     def _wait(self, stop: threading.Event, *, drain: bool) -> bool:
-        until_s = self._clock.monotonic_s() + self._config.scan_seconds
+        until_s = self.clock.monotonic_s() + self.config.scan_seconds
         while (
-            (left_s := until_s - self._clock.monotonic_s()) > 0
+            (left_s := until_s - self.clock.monotonic_s()) > 0
             and not stop.is_set()
-            and self._failure is None
+            and self.failure.error is None
         ):
-            if drain and self._is_all_read() and not self._pending.is_in_flight():
+            if (
+                drain
+                and self.claims.are_caught_up(since_s=self.receivers.ended_s)
+                and not self.pending.is_in_flight()
+            ):
                 return True
             stop.wait(min(left_s, DRAIN_POLL_S) if drain else left_s)
         return False
 
-    def _is_all_read(self) -> bool:
-        return all(
-            claim.is_caught_up(since_s=self._spools.ended_s) for claim in self._caught_up.values()
-        )
-
     def _scan(self, *, is_urgent: bool) -> ScanResult | None:
-        self._scans += 1
         readings_ms = (
-            self._client.clocks_ms()
+            self.client.clocks_ms()
         )  # received before the scan, so no claim can be too late
-        at_s = self._clock.monotonic_s()
-        self._pace.begin()
-        behind = self._spools.sources_with_unsynced_data()
+        at_s = self.clock.monotonic_s()
+        self.pace.begin()
+        behind = self.receivers.sources_with_unsynced_data()
         try:
-            seen = self._scanner.scan(self._scans)
+            seen = self.scanner.scan()
             seen.complete -= behind
         except CheckpointFailed as error:
-            self._throttle.warn(
+            self.conditions.warn(
                 "scan", f"{error} No new files are tailed until it can", logging.ERROR
             )
-            self._pace.end(is_urgent=True)
+            self.pace.end(is_urgent=True)
             return None
-        self._throttle.resolve("scan")
-        self._health.record_scan(self._counters.ranges, waiting=self._pending.is_in_flight())
+        self.conditions.resolve("scan")
+        self.health.record_scan(self.counters.ranges, waiting=self.pending.is_in_flight())
         for path, problem in seen.all_problems().items():
-            self._throttle.warn(
+            self.conditions.warn(
                 f"look {path}",
                 f"cannot scan {path}: {problem.strerror}; its source is not caught up",
             )
-        if readings_ms:
-            targets: dict[str, list[AcknowledgmentTarget]] = {
-                source: [] for source in seen.complete
-            }
-            for file in seen.active_files:  # all other files are fully acknowledged
-                if file.place.source in targets:
-                    targets[file.place.source].append(AcknowledgmentTarget.from_file(file))
-            for source, those in targets.items():
-                self._caught_up[source].start_attempt(readings_ms, those, at_s)
-        self._glances.begin(self.files)
-        self._spools.remove_acknowledged()
-        self._pending.update(seen.active_files)
-        self._pace.end(is_urgent=is_urgent or not readings_ms)
-        folders = seen.folders | self._glances.folders() if self._pace.is_slow else set[str]()
-        if self._hints.watch(folders) or len(seen.complete) < len(self._caught_up):
-            self._pace.request_scan()
+        self.claims.start_attempts(readings_ms, seen.complete, seen.active_files, at_s)
+        self.partial_scans.begin(self.files)
+        self.receivers.remove_acknowledged()
+        self.pending.update(seen.active_files)
+        self.pace.end(is_urgent=is_urgent or not readings_ms)
+        folders = seen.folders | self.partial_scans.folders() if self.pace.is_slow else set[str]()
+        if self.hints.watch(folders) or len(seen.complete) < len(self.claims.sources):
+            self.pace.request_scan()
         return seen
 
     def _glance(self) -> None:
-        self._scans += 1
-        hinted = self._hints.take_events()
+        hinted = self.hints.take_events()
         try:
-            unsettled = self._scanner.check_files(
-                self._scans, self._glances.select_files(hinted.written)
-            )
+            unsettled = self.scanner.check_files(self.partial_scans.select_files(hinted.written))
         except CheckpointFailed as error:
-            self._throttle.warn(
+            self.conditions.warn(
                 "scan", f"{error} No new files are tailed until it can", logging.ERROR
             )
             unsettled = True
         else:
-            self._throttle.resolve("scan")
-            self._health.record_scan(self._counters.ranges, waiting=self._pending.is_in_flight())
+            self.conditions.resolve("scan")
+            self.health.record_scan(self.counters.ranges, waiting=self.pending.is_in_flight())
         if unsettled or hinted.moved:
-            self._pace.request_scan()
-
-    def _on_report_delivered(self) -> None:
-        self._health.record_report()
-        self._senders.allow_sending()
+            self.pace.request_scan()
 
     def _finish(self, stop: threading.Event, *, goodbye: bool) -> bool:
         if not self._end_threads():
             return False
-        while not (self._deliver_rest() and self._reporter.send(goodbye=goodbye)):
-            self._stall_limit.check(self._counters.ranges, self._pending.total)
-            if stop.wait(self._config.scan_seconds):
+        while not (self._deliver_rest() and self.reporter.send(goodbye=goodbye)):
+            self._stall_limit.check(self.counters.ranges, self.pending.total)
+            if stop.wait(self.config.scan_seconds):
                 return False
         return True
 
@@ -433,40 +324,26 @@ class Tailer:
         for file in self.files:
             try:
                 if file.progress.in_flight:
-                    self._shipper.step(file)
+                    self.shipper.step(file)
             except HourmarkError as error:
-                self._throttle.warn("rest", f"{error}. Waiting: {file.place.seen_at}")
-        return not self._pending.is_in_flight()
+                self.conditions.warn("rest", f"{error}. Waiting: {file.place.seen_at}")
+        return not self.pending.is_in_flight()
 
     def _end_threads(self) -> bool:
-        self._shipper.finishing = True
-        self._matcher.stopping.set()
+        self.shipper.finishing = True
+        self.matcher.stopping.set()
         self._stop_reports.set()
-        ended = self._senders.stop(STOP_WITHIN_S)
+        ended = self.senders.stop(STOP_WITHIN_S)
         self._report_thread.join(STOP_WITHIN_S)
         return ended and not self._report_thread.is_alive()
 
-    def _on_error(self, error: Exception) -> None:
-        self._failure = error
+    def unhealthy_reasons(self) -> list[str]:
+        """Return the reasons why the tailer is unhealthy: one message for each. Thread-safe.
 
-    def _source_reports(self, service: str) -> tuple[SourceReport, ...]:
-        # claims first: pending bytes may only grow after them
-        claims = {
-            source: claim.service_time_ms(service) for source, claim in self._caught_up.items()
-        }
-        pending = self._pending.by_source()
-        return tuple(
-            SourceReport(
-                source,
-                at_ms,
-                pending[source],
-                losses.bytes,
-                losses.unknown,
-                self._spools.is_unrepeatable(source),
-            )
-            for source, at_ms in claims.items()
-            for losses in (self._counters.losses(source),)
-        )
+        Returns:
+            The messages; an empty list if the tailer is healthy.
+        """
+        return self.health.unhealthy_reasons()
 
     def balances(self) -> dict[str, SourceBalance]:
         """Return the current byte counts of each source: seen, acknowledged, pending and lost.
@@ -479,8 +356,8 @@ class Tailer:
         Raises:
             CheckpointFailed: The checkpoint cannot be read.
         """
-        return dict.fromkeys(self._caught_up, SourceBalance()) | read_current_balances(
-            self._checkpoint.read_books, self.files
+        return dict.fromkeys(self.claims.sources, SourceBalance()) | read_current_balances(
+            self.checkpoint.read_books, self.files
         )
 
     def render_metrics(self) -> bytes:
@@ -491,7 +368,7 @@ class Tailer:
         Raises:
             CheckpointFailed: The checkpoint cannot be read.
         """
-        stand, counters = self.take_snapshot(), self._counters
+        stand, counters = self.take_snapshot(), self.counters
         age_s = (
             stand.written_at_ms - stand.started_at_ms
         ) / 1000  # for sources that were never caught up
@@ -506,7 +383,7 @@ class Tailer:
                     source: age_s if lag_s is None else lag_s
                     for source, lag_s in stand.lag_seconds.items()
                 },
-                dead_letters=self._dead_letters.counts(),
+                dead_letters=self.dead_letters.counts(),
                 ranges=counters.ranges,
                 events=counters.events,
                 services=stand.services,
@@ -515,7 +392,7 @@ class Tailer:
                 started_at_s=stand.started_at_ms / 1000,
                 delivered_at_s=(stand.delivered_at_ms or 0) / 1000,
                 reported_at_s=(stand.reported_at_ms or 0) / 1000,
-                reload_ok=self._reloading is None or self._reloading.was_last_reload_accepted,
+                reload_ok=self.reloading is None or self.reloading.was_last_reload_accepted,
             )
         )
 
@@ -524,42 +401,41 @@ class Tailer:
 
         Commands such as `hourmark tail status` read the saved snapshot. Thread-safe.
         """
-        now_s, latest = self._clock.monotonic_s(), self._throttle.latest()
-        claims = {source: claim.monotonic_time_s() for source, claim in self._caught_up.items()}
+        now_s, latest = self.clock.monotonic_s(), self.conditions.latest()
         return snapshot.TailerSnapshot(
             pid=os.getpid(),
             started_at_ms=self._started_at_ms,
-            written_at_ms=self._clock.now_ms(),
-            delivered_at_ms=self._counters.delivered_at_ms,
-            reported_at_ms=self._reporter.delivered_at_ms,
+            written_at_ms=self.clock.now_ms(),
+            delivered_at_ms=self.counters.delivered_at_ms,
+            reported_at_ms=self.reporter.delivered_at_ms,
             lag_seconds={
                 source: None if at_s is None else max(0.0, now_s - at_s)
-                for source, at_s in claims.items()
+                for source, at_s in self.claims.monotonic_times_s().items()
             },
             troubles=[
                 snapshot.ConditionSnapshot.from_condition(condition)
-                for condition in self._throttle.ongoing()
+                for condition in self.conditions.ongoing()
             ],
             latest_trouble=snapshot.ConditionSnapshot.from_condition(latest) if latest else None,
-            services=self._client.services.statuses(),
+            services=self.client.services.statuses(),
         )
 
     def _save_snapshot(self) -> None:
-        self._snapshot_saved_s = self._clock.monotonic_s()
-        snapshot.save_snapshot(self._config.state_dir, self.take_snapshot())
+        self._snapshot_saved_s = self.clock.monotonic_s()
+        snapshot.save_snapshot(self.config.state_dir, self.take_snapshot())
 
     def _log_progress(self) -> None:
-        now_s = self._clock.monotonic_s()
+        now_s = self.clock.monotonic_s()
         before_s, before_bytes = self._progress
         if now_s - before_s < PROGRESS_S:
             return
-        self._progress = (now_s, self._counters.bytes)
-        rate = (self._counters.bytes - before_bytes) / (now_s - before_s) / 1e6
+        self._progress = (now_s, self.counters.bytes)
+        rate = (self.counters.bytes - before_bytes) / (now_s - before_s) / 1e6
         _LOG.info(
             "%d files, %.2f MB/s acknowledged, %d bytes pending, %d bytes lost so far, "
             "unknown losses: %d",
             len(self.files),
             rate,
-            self._pending.total(),
-            *self._counters.total_losses(),
+            self.pending.total(),
+            *self.counters.total_losses(),
         )

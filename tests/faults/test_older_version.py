@@ -2,7 +2,7 @@
 environment of its own.
 
 `hourmark.rollback.version` says what it does not read. What it reads, and what it refuses, is told
-by it here, and not by us.
+by it here, and not by us. So the programs that it runs import its modules, by the names of 0.2.0.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def ask() -> Ask:
 
 def read_marker(ask: Ask, told: Manifest) -> Any:
     lines = """
-        from hourmark.records.manifest import Manifest
+        from hourmark.manifest import Manifest
         told = Manifest.decode(given.encode()).events
     """
     return ask(lines, told.with_own_digest().encode().decode())
@@ -106,7 +106,7 @@ def test_audit_records_with_blank_lines_are_read(ask: Ask) -> None:
 
 def test_host_reports_with_losses_of_unknown_size_are_read(ask: Ask) -> None:
     lines = """
-        from hourmark.records.host_reports import HostReport
+        from hourmark.host_reports import HostReport
         report = HostReport.decode(bytes.fromhex(given))
         told = [report.sequence, report.sources[0].lost_bytes]
     """
@@ -116,7 +116,7 @@ def test_host_reports_with_losses_of_unknown_size_are_read(ask: Ask) -> None:
 
 
 RULES_LINES = """
-    from hourmark.rules.revision import RulesBook
+    from hourmark.rules import RulesBook
     from hourmark_delivery_service.parsing.compiled import CompiledRules
     book = RulesBook(tuple(record) for record in given)
     told = CompiledRules(book.latest).parser[0]
@@ -159,7 +159,7 @@ def test_a_declaration_of_later_forms_is_refused(ask: Ask) -> None:
 
 CHECKPOINT_LINES = """
     from pathlib import Path
-    from hourmark_producer.checkpoint.database import Checkpoint
+    from hourmark_producer.checkpoint import Checkpoint
     checkpoint, host_id = Checkpoint.open(Path(given))
     told = [host_id, len(checkpoint.files())]
     checkpoint.close()
@@ -192,7 +192,7 @@ def test_what_the_mirror_remembers_is_read_and_alarms_are_forgotten(
 ) -> None:
     lines = """
         from pathlib import Path
-        from hourmark_mirror.verify.verification_state import Checks
+        from hourmark_mirror.checks import Checks
         checks = Checks(Path(given), "edge")
         told = checks.ids
         checks.save()
@@ -236,7 +236,7 @@ def test_settings_that_it_does_not_know_are_those_that_it_refuses(ask: Ask) -> N
     lines = """
         import typing
         from pydantic import BaseModel
-        from hourmark.config.loading import Config
+        from hourmark.config import Config
         def names(model, before=""):
             for name, field in model.model_fields.items():
                 kinds = (field.annotation, *typing.get_args(field.annotation))

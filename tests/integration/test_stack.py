@@ -54,8 +54,8 @@ def _told(stack: LocalStack, *arguments: str, code: int | None = None) -> dict[s
 
 
 def test_status_shows_every_server_well_within_its_memory(stack: LocalStack) -> None:
-    found = _told(stack, "status", code=0)
-    assert found["ok"]
+    found = _told(stack, "status")  # hosts that other tests killed may be problems
+    assert [p for p in found["problems"] if p["cause"] == "server"] == []
     assert {server["name"] for server in found["servers"]} == set(stack.names)
     assert all(
         server["pid"] and server["healthy"] and server["memory_mb"] for server in found["servers"]

@@ -18,7 +18,8 @@ from tests.support.tailer.host import lines
 from tests.support.tailer.recorder import Recorder, recording
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.slow
+# the first run on a machine fetches and unpacks a Debian
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 DAC_READ_SEARCH = 1 << 2
 

@@ -46,7 +46,7 @@ PLACES: dict[str, tuple[set[str], set[str]]] = {
     "hourmark-etl": ({"etl", "ledger", "bucket"}, set()),
     "hourmark-etl[arrow]": ({"etl", "ledger", "bucket", "audit", "trace"}, {"numpy", "pyarrow"}),
     "hourmark-declare": ({"types", "doctor"}, set()),
-    "hourmark-infra": ({"test", "bench", "up", "status", "down", "purge"}, {"pyspark"}),
+    "hourmark-infra": ({"test", "bench", "up", "down", "purge"}, {"pyspark"}),
     "hourmark-verify": ({"demo", "judge"}, {"numpy", "pyspark"}),
     "hourmark-evaluate": ({"evaluate", "size"}, {"numpy", "pyspark"}),
 }

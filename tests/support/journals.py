@@ -17,17 +17,21 @@ import pytest
 REMOTE: Final = Path("/lib/systemd/systemd-journal-remote")
 _BOOT: Final = "7a0e5f8f6f7c4d0f9f3a8f3b1c2d4e5f"
 _PROGRAM: Final = """#!{python} -IS
-import json, os, sys, time
+import json, os, select, sys, time
 folder, parent = "{folder}", os.getppid()
+reader = select.poll()
+reader.register(1, 0)  # tells when the reading end of the pipe is closed
 sought = next((word.partition("=")[2] for word in sys.argv if word.startswith("--cursor=")), "")
 since = float(next((word.partition("=@")[2] for word in sys.argv if word.startswith("--since=")), 0))
 with open(f"{folder}/asked", "a") as asked:
     print(*(word for word in sys.argv if word.startswith(("--since=", "--cursor="))), file=asked)
 def is_broken():
     return os.path.exists(f"{folder}/broken")
+def is_orphan():  # its parent may have been killed before this program asked for it
+    return os.getppid() != parent or bool(reader.poll(0))
 if is_broken():
     sys.exit("Failed to open the journal")
-while os.path.exists(f"{folder}/slow"):
+while os.path.exists(f"{folder}/slow") and not is_orphan():
     time.sleep(0.005)
 content = open(f"{folder}/entries", "rb")
 def numbers(cursor):
@@ -57,7 +61,7 @@ while True:
         continue
     content.seek(place)
     sys.stdout.buffer.flush()
-    if "--follow" not in sys.argv or is_broken() or os.getppid() != parent:
+    if "--follow" not in sys.argv or is_broken() or is_orphan():
         sys.exit(0)
     if os.stat(f"{folder}/entries").st_ino != os.fstat(content.fileno()).st_ino:  # rotated, vacuumed or made again
         content, passing = open(f"{folder}/entries", "rb"), False

@@ -48,6 +48,9 @@ class MemoryQueue:
     async def problems(self, topics: Sequence[str]) -> list[str]:  # the port's signature
         return list(self.missing)
 
+    async def topic_problems(self, topics: Sequence[str]) -> Mapping[str, str]:
+        return {}
+
     async def close(self, timeout_s: float) -> None:
         self.closed = True
 

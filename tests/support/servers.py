@@ -24,8 +24,8 @@ def come_back(stack: LocalStack, *names: str) -> None:
                 raise
 
 
-def dfsadmin(stack: LocalStack, *words: str) -> None:
-    """`hdfs dfsadmin WORDS`; AssertionError where it fails."""
+def dfsadmin(stack: LocalStack, *words: str) -> str:
+    """What `hdfs dfsadmin WORDS` prints; AssertionError where it fails."""
     programs, layout = stack.programs, stack.layout
     classpath = f"{layout.settings / 'hadoop'}:{programs.hadoop}/*"
     command = [
@@ -37,6 +37,7 @@ def dfsadmin(stack: LocalStack, *words: str) -> None:
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def set_safe_mode(stack: LocalStack, action: str) -> None:

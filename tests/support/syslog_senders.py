@@ -20,7 +20,7 @@ def receives(host: Host, text: str, **settings: Any) -> None:
 
 def address(tailer: Tailer, source: str = "app") -> tuple[str, int]:
     """Where a source listens, as soon as it does."""
-    receiving: Any = tailer._spools.receivers[source].input
+    receiving: Any = tailer.receivers.receivers[source].input
     wait_for(lambda: hasattr(receiving, "address"), "it listens")
     found: tuple[str, int] = receiving.address
     return found

@@ -67,6 +67,8 @@ class SchemaRegistry:
 
         Raises:
             UsageError: The schema is invalid, or incompatible with an earlier schema of the topic.
+            Unavailable: The registry does not answer, or rejects the request for another reason.
+            ConfigError: The URL cannot be used.
         """
         subject, asked = _subject(topic), _asked_schema(schema)
         with self._asked(subject):
@@ -82,6 +84,11 @@ class SchemaRegistry:
 
         Returns:
             The schema id. None if this exact schema is not registered for the topic.
+
+        Raises:
+            UsageError: The registry does not accept the schema.
+            Unavailable: The registry does not answer, or rejects the request for another reason.
+            ConfigError: The URL cannot be used.
         """
         subject, asked = _subject(topic), _asked_schema(schema)
         with self._asked(subject), _nothing_known():
@@ -97,6 +104,10 @@ class SchemaRegistry:
 
         Returns:
             The schema as parsed JSON. None if the registry has no schema with this id.
+
+        Raises:
+            Unavailable: The registry does not answer or rejects the request.
+            ConfigError: The URL cannot be used.
         """
         with self._asked(f"id {schema_id}"), _nothing_known():
             text: Any = self._client.get_schema(schema_id).schema_str

@@ -131,9 +131,10 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
 
 @click.group(cls=LazyGroup, groups={"Commands": COMMANDS})
 def canary() -> None:
-    """Send one event a minute from a host to a closed bucket, to detect a broken path.
+    """Send one test event a minute from a host into a closed bucket, to detect a broken path.
 
-    A site has a canary if its types declare the type `hourmark-canary`.
+    A site (an edge cluster with its hosts) has a canary if its types declare the type
+    `hourmark-canary`.
     """
 
 
@@ -141,7 +142,7 @@ def canary() -> None:
 def declaration() -> None:
     """Print the declaration of the type hourmark-canary, to be saved in the folder of your types.
 
-    Apply it as any other type. `hourmark run` then runs the canary and watches it. Without the
-    declaration there is no canary.
+    Apply it with `hourmark types apply`, as any other type. `hourmark run` then sends canary events
+    and raises an alarm if they are late. Without the declaration there is no canary.
     """
     click.echo(DECLARATION, nl=False)

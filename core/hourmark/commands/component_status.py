@@ -1,8 +1,10 @@
 """Status of Hourmark's components, as shown by `hourmark status`.
 
 Each component has a status function, which is loaded by name. It takes the configuration and the
-time, and returns whether the component runs, as visible from this machine, and when it last
-reported. All functions run in parallel with a time limit; an error is reported as the status.
+time, and returns whether the component runs, as visible from this machine, when it last reported,
+and the problems that the operator must resolve. Aspects that are no component of their own, such as
+the event types in the ledger, have functions of the same form. All functions run in parallel with a
+time limit; an error is reported as the status.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import importlib
+import pkgutil
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,16 +20,19 @@ from enum import StrEnum
 from typing import Final
 from urllib.request import ProxyHandler, build_opener
 
+from hourmark.clock import Clock
+from hourmark.commands.problems import CauseClass, Problem
 from hourmark.config.groups import KafkaCluster
 from hourmark.config.loading import Config
 from hourmark.config.redaction import redact
 from hourmark.errors import HourmarkError, Unavailable
 from hourmark.process.parallel_calls import call_all
 
-ANSWER_SECONDS: Final = 8.0
+ANSWER_SECONDS: Final = 12.0  # a driver of another machine is observed for 7 s before it is missed
 LOOPBACK: Final = build_opener(ProxyHandler({}))  # requests to this machine must not use a proxy
-# A component that reported within this time is running; components report every few seconds.
-FRESH_MS: Final = 30_000
+# A component that reported within this time is running. Components report every two seconds, and one
+# that died is to be named within 30 seconds.
+FRESH_MS: Final = 20_000
 
 COMPONENTS: Final[Mapping[str, str]] = {
     # component: module:function
@@ -35,6 +40,11 @@ COMPONENTS: Final[Mapping[str, str]] = {
     "mirror": "hourmark_mirror.component_status:mirror_status",
     "etl": "hourmark_etl.telemetry.component_status:driver_status",
     "tailers": "hourmark_delivery_service.component_status:tailers",
+}
+ASPECTS: Final[Mapping[str, str]] = {
+    # aspect: module:function
+    "types": "hourmark_etl.operators.trouble:types_status",
+    "this host": "hourmark_producer.report.component_status:local_tailer",
 }
 
 
@@ -60,16 +70,19 @@ class ComponentStatus:
 
     Attributes:
         state: Whether the component runs.
-        detail: Description for the operator.
+        detail: Description of the state, as text for the operator.
         pid: Process id if the component runs on this machine; None otherwise.
-        heard_at_ms: Unix milliseconds of the component's last report or other sign of life; None if
-            there is none.
+        heard_at_ms: Time of the component's latest report or other sign of life, in Unix
+            milliseconds; None if there is none.
+        problems: Problems of the component. Empty if it works, was never started, or was stopped in
+            an orderly way.
     """
 
     state: ComponentState
     detail: str
     pid: int | None = None
     heard_at_ms: int | None = None
+    problems: tuple[Problem, ...] = ()
 
 
 StatusFunction = Callable[[Config, int], ComponentStatus]
@@ -77,45 +90,79 @@ StatusFunction = Callable[[Config, int], ComponentStatus]
 
 def component_statuses(
     config: Config,
-    now_ms: int,
+    clock: Clock,
     table: Mapping[str, str] = COMPONENTS,
     seconds: float = ANSWER_SECONDS,
 ) -> dict[str, ComponentStatus]:
     """Determine the status of each component, querying all components in parallel.
 
     The function does not raise an error for a component that fails: its state is `UNKNOWN`, and its
-    detail contains the reason.
+    detail contains the reason. Secrets in texts are redacted.
 
     Args:
         config: The configuration.
-        now_ms: Current time in Unix milliseconds.
+        clock: Clock of this machine, read when each component is asked.
         table: Status function of each component, as `module:function`.
-        seconds: Time limit. A component that exceeds it has the state `UNKNOWN`.
+        seconds: Time limit. A component that exceeds it has the state `UNKNOWN` and a problem.
 
     Returns:
         Statuses by component name, in the order of `table`.
     """
+    # Importing a component may take seconds on a busy machine, which is no fault of a server.
+    functions = {name: _load(place) for name, place in table.items()}
     found = call_all(
         {
-            name: functools.partial(_component_status, place, config, now_ms)
-            for name, place in table.items()
+            name: functools.partial(_component_status, function, config, clock)
+            for name, function in functions.items()
         },
         seconds,
     )
-    late = ComponentStatus(ComponentState.UNKNOWN, f"no answer within {seconds:g} s")
-    return {name: found.get(name, late) for name in table}
+    return {name: found.get(name) or _late(name, seconds) for name in table}
 
 
-def _component_status(place: str, config: Config, now_ms: int) -> ComponentStatus:
-    module, function = place.split(":")
+def _late(name: str, seconds: float) -> ComponentStatus:
+    what = f"no answer within {seconds:g} s"
+    problem = Problem(
+        cause=CauseClass.COMPONENT,
+        key=f"late:{name}",
+        subject=name,
+        what=what,
+        do="see whether a server hangs, or this machine is overloaded; then repeat the command",
+        group="components that did not answer",
+    )
+    return ComponentStatus(ComponentState.UNKNOWN, what, problems=(problem,))
+
+
+def _load(place: str) -> StatusFunction:
     try:
-        read_status: StatusFunction = getattr(importlib.import_module(module), function)
-        status = read_status(config, now_ms)
-        return dataclasses.replace(status, detail=redact(status.detail))  # it may quote an error
+        loaded: StatusFunction = pkgutil.resolve_name(place)
+        return loaded
     except ImportError:
-        return ComponentStatus(ComponentState.UNKNOWN, f"not part of this installation ({module})")
+        absent = ComponentStatus(
+            ComponentState.UNKNOWN, f"not part of this installation ({place.partition(':')[0]})"
+        )
+        return lambda *_: absent
+
+
+def _component_status(read_status: StatusFunction, config: Config, clock: Clock) -> ComponentStatus:
+    try:
+        return _redacted(read_status(config, clock.now_ms()))
     except HourmarkError as error:
         return ComponentStatus(ComponentState.UNKNOWN, redact(str(error)))
+
+
+def _redacted(status: ComponentStatus) -> ComponentStatus:
+    # Texts may quote an error that contains a URL with a password.
+    problems = tuple(
+        dataclasses.replace(
+            problem,
+            subject=redact(problem.subject),
+            what=redact(problem.what),
+            do=redact(problem.do),
+        )
+        for problem in status.problems
+    )
+    return dataclasses.replace(status, detail=redact(status.detail), problems=problems)
 
 
 def check_listening(cluster: KafkaCluster, name: str) -> None:

@@ -65,9 +65,10 @@ class KafkaCluster(FrozenModel):
 class KafkaSettings(FrozenModel):
     """Settings of the Kafka clusters of one or more sites.
 
-    The edge cluster receives events from the delivery services, and the central cluster feeds the
-    ETL. One cluster may serve as both. The settings are the addresses of the clusters, the aliases
-    of the edge clusters, and the message size and retention of topics.
+    A site has an edge cluster, which receives events from the delivery services. The central
+    cluster feeds the ETL; MirrorMaker 2 copies the events of all sites to it. One cluster may serve
+    as both. The settings are the addresses of the clusters, the aliases of the edge clusters, and
+    the message size and retention of topics.
     """
 
     edge: KafkaCluster = KafkaCluster()
@@ -148,9 +149,10 @@ class RegistrySettings(FrozenModel):
 
 
 class BucketSettings(FrozenModel):
-    """Settings of hourly buckets. A bucket is the folder with the events of one type and hour.
+    """The length of the buckets, which is the same for all event types.
 
-    Other settings that parsing depends on are in `types/sources.toml`, in the table `[limits]`.
+    A bucket is the folder with the events of one type and one time span, usually an hour. Other
+    settings that parsing depends on are in `types/sources.toml`, in the table `[limits]`.
     """
 
     bucket_seconds: int = 3600
@@ -274,6 +276,17 @@ class ServiceSettings(FrozenModel):
     """time for all in-sync replicas to acknowledge, otherwise 503"""
     report_seconds: Seconds = 2.0
     """interval of the service's own host reports"""
+    range_ahead_seconds: Seconds = 86_400.0
+    """how far the time that a range was stamped with may be ahead of this service's clock, as after
+    a clock was corrected; beyond it 503. Events without a time of their own keep the stamp as their
+    time, so they are in a bucket of that time
+    """
+    create_missing_topics: bool | None = None
+    """whether to create the topic of a declared event type that was deleted, with the settings of
+    `hourmark types apply`, so that one deleted topic does not block the other types of a log file;
+    needs Kafka's right to create it. Absent: only if kafka.central is set, because without a mirror
+    a recreated topic stops the ETL's driver
+    """
     tokens_required: bool = False
     """whether requests need a token from `hourmark token create`; all except /healthz and /readyz
     """

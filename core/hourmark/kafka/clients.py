@@ -34,6 +34,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, Resou
 
 from hourmark.config.groups import KafkaCluster
 from hourmark.errors import Unavailable
+from hourmark.printing import name_some
 
 NAMED_MAX: Final = 16  # remembered addresses of a cluster; older ones are dropped
 
@@ -175,7 +176,8 @@ class TopicAccess(NamedTuple):
     Attributes:
         may: Operations that the user may perform, by Kafka's names such as `READ`; None if the
             cluster does not report them.
-        has_id: Whether the cluster reported a topic id.
+        has_id: Whether the cluster reported an id of the topic (KIP-516). Without ids, a topic that
+            was deleted and recreated cannot be recognized.
     """
 
     may: frozenset[str] | None = None
@@ -590,8 +592,7 @@ class Cluster:
         told = {p: result.offset for p, result in found.items()}
         told |= {p: end for p, end in where_none.items() if told.get(p) == _NO_SUCH_TIME}
         if silent := [p for p in partitions if told.get(p, -1) < 0]:
-            more = f" and {len(silent) - _NAMED_MAX} more" if len(silent) > _NAMED_MAX else ""
-            named = ", ".join(map(str, silent[:_NAMED_MAX])) + more
+            named = name_some(silent, _NAMED_MAX)
             raise self._error(NoLeader, f"told no offset of {named}: no leader answers")
         return {p: Offset(told[p], found[p].leader_epoch) for p in partitions}
 

@@ -49,7 +49,8 @@ _TO_DO: Final = {
         "`hourmark bucket force`"
     ),
     AlarmName.TOPIC_RECREATED: (
-        "find out who deleted it; `hourmark mirror reset-offsets`, then `hourmark mirror verify`"
+        "find out who deleted it; `hourmark mirror reset-offsets` resets stale positions, or names "
+        "the next step if there are none"
     ),
     AlarmName.STALE_OFFSETS: (
         "`hourmark mirror reset-offsets`: nothing is copied there until the topic outgrows "
@@ -83,7 +84,7 @@ class Alarm:
         name: The kind of alarm.
         subject: The object concerned, such as a topic or a partition. There is at most one alarm
             for each name and subject.
-        seen: What was observed, in words.
+        seen: Text that states what was observed.
         topic: Name of the affected topic on the edge cluster; empty if no topic is affected.
     """
 

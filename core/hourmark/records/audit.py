@@ -68,8 +68,8 @@ class AuditRecord:
     """The number of events in one byte range or API batch, by event type and hour.
 
     A delivery service writes the audit record to Kafka after the events of the range, and
-    acknowledges the range afterwards. Before the ETL closes an hour, it compares the audit records
-    with the events that it has read.
+    acknowledges the range afterwards. Before the ETL closes an hourly bucket, it compares the audit
+    records with the events that it has read.
 
     Attributes:
         range_id: Id of the byte range or batch.

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 CLOCKS_APART_MS_MAX: Final = (
     300_000  # more than any healthy clock, report, mirror and staging together
 )
+# Such a difference is reported to the operator, long before it stops closing.
+CLOCKS_APART_MS_REPORTED: Final = CLOCKS_APART_MS_MAX // 5
 API_SOURCE: Final = "api"  # the source name under which a delivery service reports its own requests
 
 SCHEMA: Final = read_schema("host_report.avsc")
@@ -41,14 +43,18 @@ _Amount = Annotated[
 class SourceReport:
     """Progress and losses of one log source of a host, as part of a host report.
 
+    A source is a named set of log files, or an input such as syslog.
+
     Attributes:
         source: Name of the source.
-        caught_up_at_ms: Time up to which all lines are acknowledged, in Unix milliseconds on the
-            delivery service's clock; None if unknown.
+        caught_up_at_ms: Time up to which all lines of the source are acknowledged, in Unix
+            milliseconds on the delivery service's clock; None if unknown.
         pending_bytes: Number of bytes that are not acknowledged yet.
-        lost_bytes: Number of bytes that were destroyed before they were read.
+        lost_bytes: Number of bytes that were destroyed before they were read, for example in a file
+            that was deleted.
         unknown_losses: Number of incidents in which an unknown number of bytes may have been lost.
-        unrepeatable: Whether the source receives data from senders that cannot send it again.
+        unrepeatable: Whether the source receives data from senders that cannot send it again, such
+            as syslog senders.
     """
 
     __pydantic_config__: ClassVar = _AS_SENT

@@ -18,10 +18,11 @@ _LABEL = re.compile(r"(\d{4}-\d{2}-\d{2})T(\d{2})(?::(\d{2}))?")
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Hour:
-    """The span of UTC event time that one bucket covers.
+    """The time span of one bucket of events, in UTC.
 
-    The span is an hour; tests may use shorter spans. Hours sort by start. Raises ValueError if the
-    start is not aligned to the length, or the length does not divide an hour into whole minutes.
+    The span is an hour; tests and demos may use shorter spans. An event belongs to the hour that
+    contains its event time. Hours sort by start. Raises ValueError if the start is not aligned to
+    the length, or the length does not divide an hour into whole minutes.
 
     Attributes:
         start_s: Unix seconds at the start.
@@ -41,7 +42,7 @@ class Hour:
 
     @classmethod
     def containing(cls, time_ms: int, length_s: int = 3600) -> Hour:
-        """Return the hour that contains a point in time.
+        """Return the hour, that is, the time span of a bucket, that contains a point in time.
 
         Args:
             time_ms: The time in Unix milliseconds.

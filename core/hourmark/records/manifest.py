@@ -63,7 +63,7 @@ class BucketFile(FrozenModel):
 
 
 class PreviousMarker(FrozenModel):
-    """A reference to the marker file of a type's previous bucket, with its digest.
+    """A reference to the `_SUCCESS` file (marker) of a type's previous bucket, with its digest.
 
     The references form a chain. A bucket that is changed, added or removed later breaks the chain.
 
@@ -89,14 +89,14 @@ class PreviousMarker(FrozenModel):
 class BucketOffset(FrozenModel):
     """The Kafka offset in a topic-partition at which the events of the next bucket begin.
 
-    All records below the offset are in this bucket or an earlier one, or were set aside (excluded
-    from all buckets).
+    Each record below the offset is in this bucket or an earlier one, or was excluded from all
+    buckets because it is not a valid event.
 
     Attributes:
         topic: Name of the topic on the central cluster.
-        topic_id: Kafka's id of the topic.
+        topic_id: Kafka's id of the topic, which changes when the topic is recreated.
         partition: Partition number.
-        next: First offset that is in neither this bucket nor an earlier one.
+        next: Offset of the first record that belongs to a later bucket.
     """
 
     topic: str
@@ -157,15 +157,16 @@ class HourTotals(FrozenModel):
 
 
 class SetAsideRecords(FrozenModel):
-    """A group of records of one partition that were excluded from a bucket for the same reason.
+    """A group of Kafka records in one partition that cannot be in any bucket, for the same reason.
 
     Attributes:
         topic: Name of the topic.
         partition: Partition number.
-        reason: Why the records cannot be in a bucket.
+        reason: Why the records cannot be in a bucket, as text.
         records: Number of records.
         first_offset: Offset of the first of the records.
-        last_offset: Offset of the last of the records.
+        last_offset: Offset of the last of the records. Not all records between the two offsets need
+            belong to the group.
     """
 
     topic: str
@@ -179,12 +180,12 @@ class SetAsideRecords(FrozenModel):
 class MissingRanges(FrozenModel):
     """The byte ranges of log files whose events may be missing from a bucket.
 
-    A byte range is the part of a file that a tailer sends in one request. It is also listed if
-    buckets may contain two different versions of its events. The missing events may also belong to
-    an earlier bucket of the type.
+    A byte range is the part of a file that a tailer sends in one request. A range is also listed if
+    buckets may contain two different versions of its events. The missing events may belong to this
+    bucket or to an earlier one of the type.
 
     Attributes:
-        ranges: Range ids in hex, as named in `BucketEvidence.waived`.
+        ranges: Range ids in hex, as named in `BucketEvidence.waived`; empty if none is known.
         more: Whether further byte ranges with unknown ids are affected.
     """
 

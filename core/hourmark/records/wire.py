@@ -40,6 +40,9 @@ IDEMPOTENCY_HEADER: Final = "Idempotency-Key"
 CLIENT_HEADER: Final = "Hourmark-Client"
 ATOMIC_HEADER: Final = "Hourmark-Atomic"
 
+# `code` of a 503: Kafka cannot store an event type of the request, and others are accepted
+TOPIC_UNAVAILABLE: Final = "topic_unavailable"
+
 # header: (attribute of ByteRange, how to read it)
 RANGE_HEADERS: Final = {
     "Hourmark-Host": "host_id",

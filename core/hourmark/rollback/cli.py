@@ -20,7 +20,7 @@ from hourmark.rollback.version import VERSIONS
 
 @click.group()
 def rollback() -> None:
-    """Return to an older version: check what would prevent it."""
+    """Go back to an older version of Hourmark: commands that check whether this is possible."""
 
 
 def _only(_: click.Context, __: click.Parameter, value: str | None) -> list[str]:
@@ -53,9 +53,9 @@ def check(to: str, only: list[str], as_json: bool, path: Path | None) -> None:
 
     Nothing is changed. Exits with 1 if there are obstacles or a component could not be checked.
 
-    Checked are the configuration, a tailer's checkpoint, the rules in force, the mirror's state,
-    the ledger and its markers, as far as they are on this machine or reachable from it. Run it with
-    the newer version, on each machine, before the first component is rolled back. docs/upgrading.md
+    The command checks the configuration, a tailer's checkpoint, the rules in force, the mirror's
+    state, the ledger and its markers, as far as this machine has or can reach them. Run it with the
+    newer version, on each machine, before the first component is rolled back. docs/upgrading.md
     describes the whole procedure.
 
     \b

@@ -12,9 +12,9 @@ class Obstacle:
     """A condition that prevents an older version from running with the data of this version.
 
     Attributes:
-        where: The file, topic or table concerned.
-        seen: Description of what was found there.
-        to_do: How to remove the obstacle, or that it cannot be removed.
+        where: The file, Kafka topic or database table that the older version cannot use.
+        seen: Text that describes what this file, topic or table contains.
+        to_do: Text that states how to remove the obstacle, or that it cannot be removed.
     """
 
     where: str

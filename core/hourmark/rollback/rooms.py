@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib
+import pkgutil
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
@@ -29,12 +29,13 @@ ObstacleFinder = Callable[[Config, OlderVersion], Iterable[Obstacle]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RollbackReport:
-    """The result of checking one component before a return to an older version.
+    """The result of checking whether one component can return to an older version.
+
+    The rollback is possible only if `obstacles` is empty and `not_asked` is None.
 
     Attributes:
-        obstacles: Conditions that prevent the rollback; empty if there are none.
-        not_asked: Reason why the check could not be completed; None if it was completed. If it is
-            set, a rollback must not be assumed to be possible.
+        obstacles: Conditions that prevent the rollback; empty if none was found.
+        not_asked: Reason why the check could not be completed; None if it was completed.
         absent: Reason why the component has no data to check on this machine; None if it has data.
     """
 
@@ -75,9 +76,8 @@ def find_obstacles(
 
 
 def _answer(place: str, config: Config, older: OlderVersion) -> RollbackReport:
-    module, function = place.split(":")
     try:
-        ask: ObstacleFinder = getattr(importlib.import_module(module), function)
+        ask: ObstacleFinder = pkgutil.resolve_name(place)
     except ImportError:
         return RollbackReport(absent="it is not installed here")
     try:

@@ -78,6 +78,8 @@ VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(
                     "service.body_seconds",
                     "service.idle_seconds",
                     "service.tokens_required",
+                    "service.create_missing_topics",
+                    "service.range_ahead_seconds",
                     "service.tls.*",
                     "tailer.second_state_dir",
                     "tailer.token_file",
@@ -118,7 +120,7 @@ VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(
             parsers=(1, 2),  # 3 parses more forms of syslog
             no_marker_fields=("checked", "set_aside", "set_aside_records", "left_out", "lacks"),
             no_range_fields=("ending",),
-            no_settings=frozenset(),
+            no_settings=frozenset(("service.create_missing_topics", "service.range_ahead_seconds")),
             references=True,
             finds_the_rest=True,
             keeps_alarms=True,

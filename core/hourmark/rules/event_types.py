@@ -51,7 +51,8 @@ class EventType(FrozenModel):
         line: Rule for parsing lines of the type.
         partitions: Number of partitions of the type's topic.
         retention_hours: Retention of the type's topic; None means `kafka.retention_hours`.
-        shard: Name of the ETL shard that processes the type.
+        shard: Name of the ETL shard that processes the type. Types with the same shard are read
+            from Kafka by one Spark streaming query.
     """
 
     name: TypeName
@@ -197,7 +198,7 @@ SYSLOG = EventType(
 
 
 class Declarations(NamedTuple):
-    """The declarations of event types and log sources in a folder.
+    """All declarations of event types and log sources in a folder, read together.
 
     Attributes:
         types: Event types including the built-in `dead-letters`, sorted by name.

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from hourmark.errors import UsageError
 from hourmark.records import dead_letters
 from hourmark.rules.event_types import Declarations, EventType, LineRule, Source
 from hourmark.rules.revision import Rules
+
+_UNNAMED: Final = ("pattern", "text", "tsv")  # payloads whose lines do not hold field names
 
 
 def check_refused_lines(latest: Rules | None, declared: Declarations, *, may_refuse: bool) -> None:
@@ -56,16 +58,39 @@ def _refused(latest: Rules, declared: Declarations) -> Iterator[str]:
 
 
 def _of_type(old: EventType, old_schema: Mapping[str, Any], new: EventType) -> Iterator[str]:
-    yield from _Comparison().of(old_schema, new.schema())
+    names_in_lines = old.line.payload not in _UNNAMED or new.line.payload not in _UNNAMED
+    older_name = {} if names_in_lines else _renamed(old.fields, new.fields)
+    yield from _Comparison(older_name).of(old_schema, new.schema())
     yield from _of_lines(old.line, new.line)
-    if old.line.pattern is not None and new.line.pattern is not None:
-        needed = {
-            field["name"]
-            for field in new.fields
-            if "default" not in field and not _takes_null(field["type"])
-        }
-        for group in sorted(needed & (old.line.groups - new.line.groups) - {new.line.field}):
-            yield f"its pattern lost the group {group}, and that field has no default"
+    if names_in_lines:
+        return
+    before, after = _filled(old.line), _filled(new.line)
+    for field in new.fields:
+        name = field["name"]
+        if (
+            older_name.get(name, name) in before - after
+            and name not in after
+            and "default" not in field
+            and not _takes_null(field["type"])
+        ):
+            yield f"its lines no longer fill the field {name}, which has no default"
+
+
+def _renamed(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> dict[str, str]:
+    # Return the older name of each field that takes over a removed field by an Avro alias.
+    names, kept = {f["name"] for f in old}, {f["name"] for f in new}
+    return {
+        field["name"]: alias
+        for field in new
+        if field["name"] not in names
+        for alias in field.get("aliases", ())
+        if alias in names - kept
+    }
+
+
+def _filled(line: LineRule) -> set[str]:
+    # Return the names of the fields that lines fill, for payloads that assign by place.
+    return {*line.groups, *(line.columns or ()), *line.header, *filter(None, [line.field])}
 
 
 def _of_lines(old: LineRule, new: LineRule) -> Iterator[str]:
@@ -87,6 +112,7 @@ def _of_source(old: Source, new: Source) -> Iterator[str]:
 
 @dataclasses.dataclass
 class _Comparison:
+    older_name: Mapping[str, str]  # of the fields of an event that were renamed, by their new name
     old_named: dict[str, Any] = dataclasses.field(default_factory=dict)  # named types found so far
     new_named: dict[str, Any] = dataclasses.field(default_factory=dict)
     seen: set[tuple[str, str]] = dataclasses.field(
@@ -117,9 +143,12 @@ class _Comparison:
 
     def _of_fields(self, old: list[Any], new: list[Any], within: str) -> Iterator[str]:
         declared = {field["name"]: field for field in new}
+        if not within:
+            declared |= {old: declared[name] for name, old in self.older_name.items()}
         for field in old:
-            path = f"{within}.{field['name']}" if within else f"field {field['name']}"
             now = declared.get(field["name"])
+            name = (now or field)["name"]
+            path = f"{within}.{name}" if within else f"field {name}"
             if now is None:
                 yield f"{path} is declared no more, and lines that have it are refused"
                 continue

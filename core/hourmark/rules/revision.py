@@ -51,7 +51,8 @@ class ParserVersion(NamedTuple):
     def counts_blanks(self) -> bool:
         """Return whether the parser counts blank lines and creates no record for them.
 
-        Parser 1 creates a dead letter for each blank line instead.
+        Parser 1 instead stores each blank line as a dead letter (a line that could not become an
+        event).
         """
         return self.parser >= 2
 
@@ -261,7 +262,10 @@ class KnownSchema(NamedTuple):
 
     @property
     def meaning(self) -> SchemaMeaning:
-        """Return the event type and the schema fingerprint, to compare with a rules revision."""
+        """Return the event type and the schema fingerprint.
+
+        Use it to check that a schema id has the same meaning in a rules revision.
+        """
         return SchemaMeaning(self.event_type, self.fingerprint)
 
     @property
@@ -302,10 +306,10 @@ class _RevisionContent(FrozenModel):
 
 
 class RulesBook:
-    """Collection of all rules revisions, assembled from Kafka records in any order.
+    """All rules revisions (versions of the declared types and sources), from Kafka records.
 
-    A rules revision is one numbered version of everything that parsing depends on. It is complete
-    when the records of all its event types have been added.
+    A rules revision is one numbered version of everything that parsing depends on. Its records may
+    be added in any order. It is complete when the records of all its event types were added.
 
     Args:
         records: Records to add initially, as pairs of key and value.
@@ -380,7 +384,7 @@ class RulesBook:
             self._assemble(revision)
 
     def get(self, revision: str) -> Rules | None:
-        """Return the revision with an id.
+        """Return one complete revision by its id.
 
         Args:
             revision: Id of the revision: `<sequence>-<digest>`.
@@ -503,14 +507,14 @@ def key_matches_content(key: str, value: str) -> bool:
     """Return whether the digest in a rules record's key is the digest of its value.
 
     Rules records are the records of the Kafka topic `hourmark.types`, which publish event types and
-    rules revisions.
+    rules revisions (versions of all declared types and sources).
 
     Args:
         key: A key such as `type/<name>/<digest>` or `rules/<sequence>-<digest>`.
         value: The record's value.
 
     Returns:
-        True if it is. False also for a key of another form.
+        True if the digests are equal. False if they differ, or if the key has another form.
     """
     kind, _, rest = key.partition("/")
     sequence, _, of_rules = rest.partition("-")

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from collections.abc import Iterable
 from enum import StrEnum
+from typing import Final
+
+_ALIKE_MAX: Final = 3
 
 
 class CheckStatus(StrEnum):
@@ -25,7 +30,7 @@ class CheckStatus(StrEnum):
 class DoctorCheckResult:
     """The result of one check of a server, topic, folder or setting by `hourmark doctor`.
 
-    `str()` returns the lines that the command prints for the result.
+    `str()` returns the text that the command prints for the result.
 
     Attributes:
         check: Name of the check, as accepted by the option `--only`.
@@ -33,6 +38,9 @@ class DoctorCheckResult:
         verdict: Outcome of the check.
         seen: Text that describes what was observed.
         to_do: Text that describes the remedy; empty unless the outcome is a finding.
+        key: Identifier of the fault, such as `service:` followed by a URL. If results of several
+            checks have the same key, `run_checks` keeps only those of the first of these checks.
+            Empty if no other check can find the fault.
     """
 
     check: str
@@ -40,6 +48,18 @@ class DoctorCheckResult:
     verdict: CheckStatus
     seen: str
     to_do: str = ""
+    key: str = ""
+
+    def to_json(self) -> dict[str, str]:
+        """Return the result as a JSON-serializable dict.
+
+        Returns:
+            The attributes `check`, `subject`, `verdict`, `seen` and `to_do` by name. The attribute
+            `key` is omitted.
+        """
+        values = dataclasses.asdict(self)
+        values.pop("key")
+        return values
 
     def __str__(self) -> str:
         mark = "FINDING" if self.verdict is CheckStatus.FINDING else str(self.verdict)
@@ -61,7 +81,9 @@ def passed_result(check: str, subject: str, seen: str) -> DoctorCheckResult:
     return DoctorCheckResult(check, subject, CheckStatus.PASSED, seen)
 
 
-def finding_result(check: str, subject: str, seen: str, to_do: str) -> DoctorCheckResult:
+def finding_result(
+    check: str, subject: str, seen: str, to_do: str, *, key: str = ""
+) -> DoctorCheckResult:
     """Create the result of a `hourmark doctor` check that found a problem.
 
     A problem is a state that violates a guarantee of Hourmark, or will soon violate it.
@@ -71,11 +93,51 @@ def finding_result(check: str, subject: str, seen: str, to_do: str) -> DoctorChe
         subject: Server, topic, folder or setting that was checked.
         seen: Text that describes the problem.
         to_do: Text that describes the remedy.
+        key: Identifier of the fault, by which `run_checks` omits the same fault in results of later
+            checks; empty if no other check can find it.
 
     Returns:
         A result with the status `FINDING`.
     """
-    return DoctorCheckResult(check, subject, CheckStatus.FINDING, seen, to_do)
+    return DoctorCheckResult(check, subject, CheckStatus.FINDING, seen, to_do, key)
+
+
+def merge_findings(results: Iterable[DoctorCheckResult]) -> list[DoctorCheckResult]:
+    """Combine similar findings of one check, such as the same problem of two hundred topics.
+
+    Findings are similar if they come from the same check and their texts differ only in numbers and
+    in the subject.
+
+    Args:
+        results: Results of any checks.
+
+    Returns:
+        The results in their previous order, except that similar findings are adjacent. If there are
+        more than three similar findings, only the first of them is kept, and its subject states how
+        many more there are. Results that are not findings are never combined.
+    """
+    found: dict[tuple[str, ...], list[DoctorCheckResult]] = {}
+    for n, result in enumerate(results):
+        is_finding = result.verdict is CheckStatus.FINDING
+        found.setdefault(_likeness(result) if is_finding else (str(n),), []).append(result)
+    merged = []
+    for alike in found.values():
+        if len(alike) <= _ALIKE_MAX:
+            merged += alike
+            continue
+        subject = f"{alike[0].subject} and {len(alike) - 1} more (--json names all)"
+        merged.append(dataclasses.replace(alike[0], subject=subject))
+    return merged
+
+
+def _likeness(result: DoctorCheckResult) -> tuple[str, ...]:
+    # Texts without numbers and without the words of the subject.
+    texts = []
+    for text in (result.seen, result.to_do):
+        for word in sorted(result.subject.split(), key=len, reverse=True):
+            text = text.replace(word, "…")
+        texts.append(re.sub(r"\d+(\.\d+)?", "#", text))
+    return (result.check, *texts)
 
 
 def skipped_result(check: str, subject: str, why: str) -> DoctorCheckResult:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from hourmark.config.loading import Config
@@ -13,6 +13,7 @@ from hourmark.errors import HourmarkError
 from hourmark.process.parallel_calls import call_all
 from hourmark_declare.doctor import (
     clocks_check,
+    components_check,
     kafka_check,
     ledger_check,
     machine_check,
@@ -26,13 +27,15 @@ from hourmark_declare.doctor.check_result import DoctorCheckResult, finding_resu
 CheckFunction = Callable[[Config], Iterator[DoctorCheckResult]]
 ANSWER_SECONDS: Final = 60.0  # a request of the Kafka client takes up to 15 s
 CHECKS: Final[Mapping[str, CheckFunction]] = {
+    # in this order: what may cause the faults of those below
     "machine": machine_check.check_machine,
     "clocks": clocks_check.check_clocks,
     "kafka": kafka_check.check_kafka,
-    "services": services_check.check_services,
     "registry": registry_check.check_registry,
     "ledger": ledger_check.check_ledger,
     "storage": storage_check.check_storage,
+    "services": services_check.check_services,
+    "components": components_check.check_components,
     "retention": retention_check.check_retention,
 }
 
@@ -56,12 +59,24 @@ def run_checks(
 
     Returns:
         The results of all selected checks, ordered by check as in `table`. A check may have several
-        results.
+        results. If several checks found the same fault, only the results of the first of these
+        checks include it.
     """
     kinds = {kind: ask for kind, ask in table.items() if not only or kind in only}
     told = {kind: functools.partial(_run_check, kind, ask, config) for kind, ask in kinds.items()}
     found = call_all(told, seconds)
-    return [answer for kind in kinds for answer in found.get(kind, [_timed_out(kind, seconds)])]
+    answers = [found.get(kind, [_timed_out(kind, seconds)]) for kind in kinds]
+    return list(_each_fault_once(answers))
+
+
+def _each_fault_once(
+    answers: Iterable[Sequence[DoctorCheckResult]],
+) -> Iterator[DoctorCheckResult]:
+    earlier: set[str] = set()
+    for of_one_check in answers:
+        kept = [answer for answer in of_one_check if answer.key not in earlier]
+        yield from kept
+        earlier |= {answer.key for answer in kept if answer.key}
 
 
 def _run_check(kind: str, ask: CheckFunction, config: Config) -> list[DoctorCheckResult]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import click
 
 from hourmark.config.loading import Config, config_option
 from hourmark.errors import Finding, UsageError
 from hourmark.printing import json_option, print_json
-from hourmark_declare.doctor.check_result import CheckStatus
+from hourmark_declare.doctor.check_result import CheckStatus, merge_findings
 from hourmark_declare.doctor.check_runner import CHECKS, run_checks
 
 
@@ -35,8 +33,10 @@ def doctor(only: list[str], as_json: bool, config: Config) -> None:
     """Check whether the configured servers and this machine meet Hourmark's requirements.
 
     Prints one line for each check: `well`, `FINDING` with the remedy, or `not asked` with the
-    reason. A server that is down is a finding and does not stop the other checks. Exits with code 1
-    if there is a finding.
+    reason. A server that is down is a finding and does not stop the other checks. Problems of running
+    components, such as a dead driver or an overdue hour, are findings too, as in `hourmark status`.
+    Each fault is reported once, causes before consequences. Many findings of one kind are combined
+    into one line with their number. Exits with code 1 if there is a finding.
 
     The command changes nothing, except that it creates a folder below storage.root and deletes it
     again, to test that storage refuses to overwrite files.
@@ -50,11 +50,9 @@ def doctor(only: list[str], as_json: bool, config: Config) -> None:
     answers = run_checks(config, only)
     findings = sum(answer.verdict is CheckStatus.FINDING for answer in answers)
     if as_json:
-        print_json(
-            {"findings": findings, "answers": [dataclasses.asdict(answer) for answer in answers]}
-        )
+        print_json({"findings": findings, "answers": [answer.to_json() for answer in answers]})
     else:
-        for answer in answers:
+        for answer in merge_findings(answers):
             click.echo(answer)
     if findings:
         raise Finding(

@@ -13,9 +13,10 @@ from typing import Final
 from hourmark.config.loading import Config
 from hourmark.config.redaction import redact_setting
 from hourmark.errors import HourmarkError
-from hourmark.records.host_reports import CLOCKS_APART_MS_MAX
+from hourmark.records.host_reports import CLOCKS_APART_MS_MAX, CLOCKS_APART_MS_REPORTED
 from hourmark_declare.doctor import http_request
 from hourmark_declare.doctor.check_result import (
+    CheckStatus,
     DoctorCheckResult,
     finding_result,
     passed_result,
@@ -25,7 +26,7 @@ from hourmark_etl.ledger.engines import sqlite_file
 from hourmark_etl.ledger.maintenance.database_status import read_database_status
 
 CHECK: Final = "clocks"
-APART_MS_MAX: Final = CLOCKS_APART_MS_MAX // 5  # reported long before it stops closing
+_DIRECTIONS: Final = ("ahead of", "behind")
 
 
 def evaluate_clock(
@@ -41,12 +42,12 @@ def evaluate_clock(
         tick_ms: Resolution of the server time in milliseconds.
 
     Returns:
-        A finding if the clocks differ by more than `APART_MS_MAX` even when the duration of the
-        request and the resolution are taken into account, otherwise a passed result.
+        A finding if the clocks differ by more than a minute (`CLOCKS_APART_MS_REPORTED`) even when the duration
+        of the request and the resolution are taken into account, otherwise a passed result.
     """
     ahead_ms, behind_ms = clock_ms - ended_ms, begun_ms - (clock_ms + tick_ms)
-    apart_ms, where = max((ahead_ms, "ahead of"), (behind_ms, "behind"))
-    if apart_ms > APART_MS_MAX:
+    apart_ms, where = max((ahead_ms, _DIRECTIONS[0]), (behind_ms, _DIRECTIONS[1]))
+    if apart_ms > CLOCKS_APART_MS_REPORTED:
         return finding_result(
             CHECK,
             subject,
@@ -54,6 +55,7 @@ def evaluate_clock(
             f"{CLOCKS_APART_MS_MAX // 1000} s "
             "on no bucket closes, and it decides which lines are late or in the future",
             "set both by NTP (chronyc tracking, timedatectl)",
+            key="clock",
         )
     return passed_result(
         CHECK,
@@ -74,11 +76,34 @@ def check_clocks(config: Config) -> Iterator[DoctorCheckResult]:
 
     Yields:
         One result for each server. The result is `SKIPPED` if the server does not answer or does
-        not report its clock.
+        not report its clock. If all servers differ from this machine in the same direction, one
+        finding about this machine takes the place of theirs.
 
     Raises:
         ConfigError: A configured certificate or key cannot be loaded.
     """
+    yield from _merge_own_clock([*_compare_each(config)])
+
+
+def _merge_own_clock(results: list[DoctorCheckResult]) -> list[DoctorCheckResult]:
+    found = [result for result in results if result.verdict is CheckStatus.FINDING]
+    agreeing = [result for result in results if result.verdict is CheckStatus.PASSED]
+    words = {word for result in found for word in _DIRECTIONS if f" {word} " in result.seen}
+    if len(found) < 2 or agreeing or len(words) != 1:
+        return results
+    subjects = ", ".join(result.subject for result in found)
+    own = finding_result(
+        CHECK,
+        "this machine",
+        f"its clock differs from that of all servers that answer ({subjects}): of "
+        f"{found[0].subject}, {found[0].seen}",
+        "set this machine's clock by NTP (chronyc tracking, timedatectl)",
+        key="clock",
+    )
+    return [own, *(result for result in results if result.verdict is CheckStatus.SKIPPED)]
+
+
+def _compare_each(config: Config) -> Iterator[DoctorCheckResult]:
     for subject, url, context in _http_servers(config):
         try:
             told = http_request.send_request(url, context)

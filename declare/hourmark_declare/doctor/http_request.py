@@ -69,7 +69,7 @@ def create_tls_context(
     """Return a TLS client context with the configured CA and client certificate.
 
     Args:
-        group: Prefix of the settings, such as `tailer.tls`, named in error messages.
+        group: Group of the settings, such as `tailer.tls`, for error messages.
         ca: File of CA certificates to trust in addition to the system's; None for none.
         certificate: File of the client certificate; None to use no client certificate.
         key: File of the certificate's private key; None if the certificate file contains the key.

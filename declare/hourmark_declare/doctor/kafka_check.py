@@ -26,6 +26,7 @@ from hourmark.kafka.topic_names import (
 from hourmark.kafka.topic_setup import TopicSpec
 from hourmark.rules.event_types import EventType
 from hourmark.rules.rules_topic import read_rules
+from hourmark.rules.topics import central_topics, edge_topics
 from hourmark_declare.doctor.check_result import DoctorCheckResult, finding_result, skipped_result
 from hourmark_declare.doctor.kafka_evaluation import (
     CHECK,
@@ -35,7 +36,6 @@ from hourmark_declare.doctor.kafka_evaluation import (
     evaluate_mirrored_topics,
     evaluate_topics,
 )
-from hourmark_declare.topics import central_topics, edge_topics
 
 _OF_HOURMARK: Final = (AUDIT, HOSTS, TYPES, TOKENS)
 Facts = Mapping[str, TopicFacts]

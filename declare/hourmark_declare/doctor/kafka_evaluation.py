@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from hourmark.config.groups import KafkaCluster
 from hourmark.kafka.clients import TopicAccess
 from hourmark.kafka.topic_setup import TopicSpec
+from hourmark.printing import name_some
 from hourmark_declare.doctor.check_result import DoctorCheckResult, finding_result, passed_result
 
 CHECK: Final = "kafka"
@@ -41,7 +42,8 @@ class TopicFacts:
         settings: Topic configuration by name, such as `retention.ms`.
         leaderless: Numbers of the partitions without a leader.
         out_of_sync: Numbers of the partitions with at least one replica that is not in sync.
-        access: The operations that this user may perform, and whether the topic has an id.
+        access: The operations that the configured Kafka user may perform, and whether the topic has
+            an id.
     """
 
     partitions: int
@@ -191,7 +193,7 @@ def evaluate_access(cluster: str, topics: Mapping[str, TopicFacts]) -> Iterator[
                 finding_result(
                     CHECK,
                     cluster,
-                    f"this user has not the right {right} on {_named(lacking)}: {who} cannot "
+                    f"this user has not the right {right} on {name_some(lacking)}: {who} cannot "
                     "work with this configuration",
                     f"kafka-acls.sh --add --allow-principal User:… --operation {right} "
                     f"--topic …, or give {who} a user of its own",
@@ -202,7 +204,7 @@ def evaluate_access(cluster: str, topics: Mapping[str, TopicFacts]) -> Iterator[
             finding_result(
                 CHECK,
                 cluster,
-                f"it reports no id for {_named(without)}: a topic that was deleted and "
+                f"it reports no id for {name_some(without)}: a topic that was deleted and "
                 "recreated would be mistaken for the "
                 "previous one",
                 "upgrade its brokers: topic ids require Kafka 2.8 and its metadata version",
@@ -215,10 +217,6 @@ def evaluate_access(cluster: str, topics: Mapping[str, TopicFacts]) -> Iterator[
             f"{cluster} access",
             "topics have ids, and this user may read, write and describe them",
         )
-
-
-def _named(topics: Sequence[str]) -> str:
-    return ", ".join(topics[:3]) + (f" and {len(topics) - 3} more" if len(topics) > 3 else "")
 
 
 def evaluate_mirrored_topics(
@@ -335,14 +333,14 @@ def _partitions_served(subject: str, facts: TopicFacts) -> Iterator[DoctorCheckR
         yield finding_result(
             CHECK,
             subject,
-            f"no leader for partitions {_listed(facts.leaderless)}: they take and give nothing",
+            f"no leader for partitions {name_some(facts.leaderless, 5)}: they take and give nothing",
             "bring the brokers back that hold them (kafka-topics.sh --describe names them)",
         )
     if behind := tuple(p for p in facts.out_of_sync if p not in facts.leaderless):
         yield finding_result(
             CHECK,
             subject,
-            f"replicas of partitions {_listed(behind)} are away or behind",
+            f"replicas of partitions {name_some(behind, 5)} are away or behind",
             "check that all brokers are up; they catch up automatically (kafka-topics.sh "
             "--describe --under-replicated-partitions)",
         )
@@ -360,8 +358,3 @@ def _alter(settings: Mapping[str, str], setting: str) -> str:
         "kafka-configs.sh --alter --entity-type topics --entity-name … --add-config "
         f"{setting}={settings[setting]}"
     )
-
-
-def _listed(partitions: tuple[int, ...]) -> str:
-    more = f" and {len(partitions) - 5} more" if len(partitions) > 5 else ""
-    return ", ".join(map(str, partitions[:5])) + more

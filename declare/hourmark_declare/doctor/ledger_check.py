@@ -25,7 +25,7 @@ def check_ledger(config: Config) -> Iterator[DoctorCheckResult]:
     For PostgreSQL, also checks durability settings and privileges.
 
     Args:
-        config: Configuration with the setting `etl.ledger`.
+        config: Configuration with the setting `etl.ledger`, which names the database.
 
     Yields:
         One result for each aspect. A single finding if the database cannot be read.

@@ -39,7 +39,7 @@ def evaluate_python(version: Sequence[int]) -> DoctorCheckResult:
         version: Version numbers, such as (3, 11, 7).
 
     Returns:
-        A finding if the version is older than `PYTHON_MIN`, otherwise a passed result.
+        A finding if the version is older than 3.11 (`PYTHON_MIN`), otherwise a passed result.
     """
     needed, given = (".".join(map(str, v)) for v in (PYTHON_MIN, version[:3]))
     if tuple(version[:2]) < PYTHON_MIN:
@@ -90,8 +90,9 @@ def evaluate_free_space(setting: str, folder: str, space: FreeSpace | None) -> D
         space: Available space; None if the folder does not exist.
 
     Returns:
-        A finding if less than `FREE_BYTES_MIN` or `FREE_NAMES_MIN` is available, a skipped result
-        if the folder does not exist, otherwise a passed result.
+        A finding if less than 1 GiB (`FREE_BYTES_MIN`) or fewer than 10,000 inodes
+        (`FREE_NAMES_MIN`) are available, a skipped result if the folder does not exist, otherwise a
+        passed result.
     """
     subject = f"{setting} ({folder})"
     if space is None:

@@ -25,6 +25,8 @@ CHECK: Final = "services"
 def check_services(config: Config) -> Iterator[DoctorCheckResult]:
     """Check whether each delivery service in `tailer.service_urls` is ready.
 
+    The tailer, the component that reads log files, sends their lines to these services.
+
     Args:
         config: Configuration with the group `tailer`.
 
@@ -71,6 +73,7 @@ def evaluate_service(url: str, status: int, body: bytes) -> DoctorCheckResult:
         url,
         f"it answers with {status}, and takes nothing now{f': {reasons}' if reasons else ''}",
         "see its log; where it is no delivery service, tailer.service_urls names another server",
+        key=_key(url),
     )
 
 
@@ -88,7 +91,12 @@ def _away(url: str, error: OSError) -> DoctorCheckResult:
         redact_setting(url),
         f"it does not answer: {why}",
         "see that it runs and is reached from here, and that tailer.tls fits its certificate",
+        key=_key(url),
     )
+
+
+def _key(url: str) -> str:
+    return f"service:{redact_setting(url.rstrip('/'))}"
 
 
 def _is_here(url: str) -> bool:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
-from urllib.request import ProxyHandler, build_opener
 
 from hourmark.clock import SystemClock
 from hourmark.config.loading import Config
@@ -20,12 +18,10 @@ from hourmark_declare.doctor.check_result import (
 from hourmark_declare.doctor.storage_evaluation import CHECK, evaluate_namenode
 from hourmark_declare.doctor.storage_probe import FOLDER, probe_storage
 from hourmark_etl.storage import NotFound, StorageEntry, open_storage
+from hourmark_etl.storage.namenode import read_namenode_info
 
 _ENDED_MS: Final = 3_600_000  # a folder of this age belongs to no running doctor
-_JMX: Final = "/jmx?qry=Hadoop:service=NameNode,name=NameNodeInfo"
-_DIRECT: Final = build_opener(
-    ProxyHandler({})
-)  # no proxy, as in storage: cluster addresses are internal
+_ANSWER_S: Final = 10.0
 
 
 def check_storage(config: Config) -> Iterator[DoctorCheckResult]:
@@ -62,7 +58,7 @@ def check_storage(config: Config) -> Iterator[DoctorCheckResult]:
             CHECK, "storage.root", f"it answers; nothing was written yet at {config.storage.root}"
         )
     if config.storage.root.startswith("hdfs://"):
-        bean = _namenode(config.storage.webhdfs.rstrip("/"))
+        bean = _namenode_info(config.storage.webhdfs)
         if bean is None:
             yield skipped_result(
                 CHECK, "NameNode", "storage.webhdfs has no /jmx that can be read: is it a gateway?"
@@ -93,10 +89,8 @@ def _owner_of(root: str) -> str | None:
     return None if owner == os.geteuid() else str(owner)
 
 
-def _namenode(address: str) -> dict[str, Any] | None:
+def _namenode_info(webhdfs: str) -> dict[str, Any] | None:
     try:
-        with _DIRECT.open(address + _JMX, timeout=10) as answer:
-            (bean,) = json.load(answer)["beans"]
-            return dict(bean)
-    except (OSError, ValueError, KeyError, TypeError):
+        return read_namenode_info(webhdfs, _ANSWER_S)
+    except OSError:  # the storage itself answered
         return None

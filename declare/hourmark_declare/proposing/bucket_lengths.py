@@ -22,6 +22,8 @@ RECENT_MS: Final = 2 * 3_600_000
 class BucketLength(NamedTuple):
     """A bucket length and why it was chosen.
 
+    A bucket holds the events of one type and time interval; its length is that of the interval.
+
     Attributes:
         seconds: Length of a bucket in seconds.
         reason: A clause that explains the choice, for example `because no line is under two hours

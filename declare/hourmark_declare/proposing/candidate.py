@@ -19,13 +19,16 @@ _ALWAYS: Final = EventTimeLimits(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """One possible format of a log file, which has not been tried on the lines of the file yet.
+    """One possible format of a log file, not yet tried on the lines of the file.
+
+    A format consists of the declaration of an event type, which is written to a TOML file of its
+    own (the type file), and the settings of the source that reads the log file.
 
     Attributes:
         form: Description of the format for users, such as `JSON lines`.
-        line: Content of the table `[line]` in the type file; empty if the built-in type `syslog`
-            parses the lines.
-        fields: Content of the tables `[[fields]]` in the type file.
+        line: Table `[line]` of the type file, which defines how lines are parsed; empty if the
+            built-in type `syslog` parses them.
+        fields: Tables `[[fields]]` of the type file, one Avro field each.
         format: Format of the source, `free` or `syslog`.
         record_start: Regular expression that matches the first line of each multi-line record;
             empty if every line is a record.
@@ -33,9 +36,9 @@ class Candidate:
             whole line as its message.
         zone: IANA time zone that the abbreviations in the timestamps belong to; empty to use the
             zone that the user chose.
-        container_log: Whether the tailer reads the file as a container log of Kubernetes.
-        doubts: Readings of times that could be wrong, as sentences for users.
-        notes: What else users should know about the format, as sentences.
+        container_log: Whether the file is read as a container log of Kubernetes.
+        doubts: Interpretations of timestamps that may be wrong, as sentences for users.
+        notes: Further information about the format, as sentences for users.
     """
 
     form: str
@@ -90,9 +93,10 @@ class Candidate:
 
     @property
     def without_time(self) -> Candidate:
-        """Return a copy of this candidate whose events have the time at which lines are read.
+        """Return a copy of this candidate in which the event time is the time of reading the line.
 
-        The text of the time becomes the field `log_time`, so that nothing of a line is lost.
+        Use it if the time in the lines is ambiguous. The text of that time is kept in the field
+        `log_time`.
         """
         line = {
             name: value

@@ -41,13 +41,16 @@ _AGENT: Final = re.compile(r"(?:Mozilla|curl|Wget|python|Go-http|kube-probe|ELB-
 
 
 class Column(NamedTuple):
-    """A column of a table.
+    """A column of a table in a log file, and the event field that its values become.
 
     Attributes:
         name: Name of the field.
-        values: Values in the sample, without quotes or brackets around all of them.
-        wrap: `"`, `[` if all values are within quotes or brackets; otherwise empty.
-        width: Number of original columns: 2 for a date with a clock.
+        values: Values of the column in the sample, one for each row. Quotes or brackets that
+            enclose all values are removed.
+        wrap: Character that encloses all values in the file: `"` for quotes, `[` for brackets;
+            empty if there is none.
+        width: Number of columns of the file that this column consists of: 1, or 2 if a date and a
+            time of day in adjacent columns were combined.
     """
 
     name: str
@@ -57,14 +60,17 @@ class Column(NamedTuple):
 
 
 def delimited_candidates(sample: FileSample) -> Iterator[Candidate]:
-    """Yield the format of tables whose columns are separated by a comma, semicolon, tab or bar.
+    """Yield the formats in which a log file can be read as a table with delimited columns.
+
+    The delimiters commas, semicolons, tabs and vertical bars are tried.
 
     Args:
         sample: First and last lines of a log file.
 
     Yields:
-        At most one candidate for each delimiter: if nine in ten lines have the same number of at
-        least three columns. Without names of the columns, one of them must contain a time.
+        At most one candidate format for each delimiter. Nothing for a delimiter unless at least 90
+        % of the lines have the same number of columns, at least three. If no header names the
+        columns, one of them must contain a timestamp.
     """
     lines = _written_lines(sample)
     for delimiter in _DELIMITERS:
@@ -75,14 +81,16 @@ def delimited_candidates(sample: FileSample) -> Iterator[Candidate]:
 
 
 def spaced_candidates(sample: FileSample) -> Iterator[Candidate]:
-    """Yield the format of tables whose columns are separated by spaces.
+    """Yield the format in which a log file can be read as a table with columns between spaces.
 
     Args:
         sample: First and last lines of a log file.
 
     Yields:
-        At most one candidate: if nine in ten lines have the same number of at least five columns,
-        and at least half of the columns contain something else than a word.
+        At most one candidate format. Nothing unless at least 90 % of the lines have the same number
+        of columns, at least five. If no header names the columns, one of them must contain a
+        timestamp, two must contain other numbers, and less than half may contain words, because
+        lines of words are sentences.
     """
     lines = _written_lines(sample)
     rows = [_TOKEN.findall(line) for line in lines if not line.startswith("#")]

@@ -14,12 +14,13 @@ _FEW: Final = 10  # records
 
 
 class Confidence(enum.StrEnum):
-    """The confidence in a proposal.
+    """The confidence that a proposed log format describes the log file correctly.
 
     Attributes:
-        HIGH: The sample has this structure, and nothing indicates another.
-        MEDIUM: The proposal loses nothing, but a look at the reasons is worthwhile.
-        LOW: The proposal is a guess, which the user must confirm.
+        HIGH: Nearly all lines of the sample match the format, and no other interpretation was
+            found.
+        MEDIUM: No content of the file is lost, but the user should read the reasons.
+        LOW: The format is a guess, which the user should confirm.
     """
 
     HIGH = "high"
@@ -28,11 +29,11 @@ class Confidence(enum.StrEnum):
 
 
 class Assessment(NamedTuple):
-    """The confidence in a proposal with its reasons.
+    """The confidence in a proposed log format, and the reasons for it.
 
     Attributes:
-        confidence: The confidence.
-        reasons: Sentences for users; empty with high confidence.
+        confidence: Level of confidence.
+        reasons: Why the confidence is not high, as sentences for users; empty if it is high.
     """
 
     confidence: Confidence
@@ -42,19 +43,23 @@ class Assessment(NamedTuple):
 def assess(
     candidate: Candidate, *, records: int, fitting: int, caught: int, has_time: bool
 ) -> Assessment:
-    """Assess a proposed format by the records of the sample.
+    """Return the confidence in a proposed log format, given how much of a sample it matches.
+
+    A record is one line, or several lines if the format has multi-line records.
 
     Args:
         candidate: The proposed format.
         records: Number of records in the sample.
         fitting: Number of records that match the format.
-        caught: Number of records that do not match it and are kept whole.
-        has_time: Whether matching records contain the time of their event.
+        caught: Number of records that do not match the format but become events with the whole text
+            as message.
+        has_time: Whether the matching records contain an event time.
 
     Returns:
-        Low confidence if less than nine in ten records match, or the time could be read in
-        another way. Medium if less than 97 % match, there are fewer than ten records, the times
-        have no date, or there is no time. Otherwise high.
+        Low confidence if less than 90 % of the records match, or if a time can be interpreted in
+        more than one way. Medium confidence if less than 97 % match, the sample has fewer than ten
+        records, the records contain no time, or the candidate has notes for users. High confidence
+        otherwise.
     """
     share = fitting / max(records, 1)
     guesses = [*candidate.doubts]

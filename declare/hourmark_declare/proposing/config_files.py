@@ -18,12 +18,14 @@ _DAY: Final = 86_400
 
 
 class ConfigChoices(NamedTuple):
-    """The settings of a new configuration that do not follow from the log files.
+    """The settings of a new configuration that the log files do not determine.
 
     Attributes:
-        first_hour: First hourly bucket of the types. Its length is the bucket length.
+        first_hour: First bucket in which events of the new types are stored. Its length is also the
+            length of all other buckets.
         zone: IANA time zone of timestamps that name no zone.
-        storage_root: URL of the storage root; None to use the storage of the local stack.
+        storage_root: URL of the folder in which buckets are stored, such as
+            `hdfs://namenode:8020/events`; None to use the storage of the local stack.
         now_ms: Current time in Unix milliseconds.
     """
 
@@ -140,8 +142,8 @@ def render_limits(lateness: int) -> str:
     """Return the TOML text that sets the maximum age of lines in `sources.toml`.
 
     Args:
-        lateness: Maximum age of a line in seconds. Older lines become dead letters, which are kept
-            separately from events.
+        lateness: Maximum age of a line in seconds. Older lines are not stored as events, but
+            separately as dead letters.
 
     Returns:
         The table `[limits]`, with a comment that states the limit and the default in days.
@@ -156,11 +158,13 @@ def render_limits(lateness: int) -> str:
 
 
 def render_tailer_sources(proposals: Sequence[Proposal], zone: str) -> str:
-    """Return the TOML text for `hourmark.toml` that makes the tailer read the log files.
+    """Return the TOML text for `hourmark.toml` that configures which log files are read.
+
+    The tailer, the component that reads log files, uses these settings.
 
     Args:
-        proposals: The selected format of each log file. A format whose timestamps name an
-            abbreviation may have a zone of its own.
+        proposals: The selected format of each log file. If timestamps end with the abbreviation of
+            a time zone, the format may have its own zone, which takes precedence over `zone`.
         zone: IANA time zone of timestamps that name no zone.
 
     Returns:

@@ -20,19 +20,20 @@ CandidateSource = Callable[[FileSample], Iterator[Candidate]]
 def container_log_candidates(
     sample: FileSample, inner_sources: Sequence[CandidateSource]
 ) -> Iterator[Candidate]:
-    """Yield formats of container logs, whose lines are `<time> <stream> <P or F> <text>`.
+    """Yield formats for container logs of Kubernetes (CRI), whose lines contain logs of a program.
 
-    The tailer joins partial lines and removes the runtime's header. The format is that of the texts
-    of the containers, and an event without a time of its own has the runtime's. Names of pod,
-    namespace and container come from the path.
+    A line has the form `<time> <stream> <P or F> <text>`. When the file is read later, headers are
+    removed and partial lines (`P`) are joined, so that only the format of the texts is to be
+    determined. An event whose text contains no time has the time in the header. The names of pod,
+    namespace and container are taken from the path of the file.
 
     Args:
         sample: First and last lines of a log file.
-        inner_sources: Sources of candidates for the texts.
+        inner_sources: Functions that yield candidate formats for the texts.
 
     Yields:
-        One candidate for each candidate of the texts whose records are single lines. Nothing if
-        less than nine in ten lines are of a container log.
+        One candidate for each format of the texts that has single-line records. Nothing if less
+        than 90 % of the lines have the form of a container log.
     """
     body = b"".join(line + b"\n" for line in sample.lines)
     records = [record for _, record in cri.split_records(body) if record is not None]

@@ -30,14 +30,14 @@ _FIRST_HOUR: Final = re.compile(r'^(\s*(?:types\.)?first_hour\s*=\s*)"[^"]*"', r
 
 @dataclass(frozen=True)
 class ExistingConfig:
-    """A configuration folder that exists already, to which further log files are to be added.
+    """A configuration folder that already exists, to which further log files are to be added.
 
     Instances hold the texts of the files and do not write to the folder.
 
     Attributes:
         folder: Path of the folder.
-        settings: Text of `hourmark.toml`.
-        sources: Text of `types/sources.toml`.
+        settings: Text of `hourmark.toml`, the settings of all components.
+        sources: Text of `types/sources.toml`, which declares the log sources.
         types: Names of the TOML files in the folder `types`, without their suffix.
     """
 
@@ -79,7 +79,7 @@ class ExistingConfig:
 
     @property
     def names(self) -> frozenset[str]:
-        """Return the names that sources, tailer sources and types of this configuration use.
+        """Return all names that are used by the sources and event types of this configuration.
 
         A log file that is added to the configuration needs a different name.
         """
@@ -124,13 +124,14 @@ class ExistingConfig:
         return first
 
     def refuse_tailed_files(self, files: Iterable[Path]) -> None:
-        """Check that no tailer source of this configuration reads one of the given files.
+        """Raise an error if this configuration already reads one of the given log files.
 
         Args:
             files: Absolute paths of log files to add.
 
         Raises:
-            UsageError: A path matches the patterns of a tailer source.
+            UsageError: A path matches a file pattern in `[[tailer.sources]]` of the configuration.
+                The message names the file and the source.
         """
         for file in files:
             for source in self._followed:

@@ -117,14 +117,16 @@ def text_type(sample: FileSample) -> str:
 
 
 def ends_with_cr(pattern: str, sample: FileSample) -> str:
-    """Return a pattern that leaves the CR at the end of lines out, if most lines have one.
+    """Adapt a line pattern to a file whose lines end with CR LF, so that no value includes the CR.
 
     Args:
-        pattern: Regular expression that ends with a group of any text.
+        pattern: Regular expression for a line without its LF. Only a pattern that ends with `.*)`,
+            a group for the rest of the line, can be adapted.
         sample: First and last lines of the file.
 
     Returns:
-        The pattern, unchanged if most lines end with LF alone.
+        The pattern with an optional CR after its last group. The unchanged pattern if at most half
+        of the lines end with a CR, or if it cannot be adapted.
     """
     lines = sample.lines
     if 2 * sum(line.endswith(b"\r") for line in lines) <= len(lines) or not pattern.endswith(".*)"):

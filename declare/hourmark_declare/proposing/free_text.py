@@ -51,17 +51,17 @@ _SYSLOG_MIN: Final = 0.8  # share of the lines that must have a header of syslog
 
 
 def syslog_candidates(sample: FileSample) -> Iterator[Candidate]:
-    """Yield the format of log files whose lines start with a syslog header.
+    """Yield the format `syslog` if the lines of a log file begin with a syslog header.
 
-    The built-in type `syslog` parses such lines. Other formats have a time and words behind it as
-    well. A line is therefore one of syslog only if it has a priority or a time without a year, or a
-    program behind a host, or a program with its process id. A level or a number is no host.
+    The built-in event type `syslog` parses such lines. Lines of other formats may also begin with a
+    timestamp and words. A line is therefore accepted as syslog only if it has a priority, a BSD
+    timestamp (`Nov 21 05:07:11`), or a program name together with a host or process id.
 
     Args:
         sample: First and last lines of a log file.
 
     Yields:
-        One candidate format if four in five lines are such lines; otherwise nothing.
+        One candidate format if at least 80 % of the lines are accepted; otherwise nothing.
     """
     lines = [line for line in sample.lines if line.strip()][:1000]
     if sum(map(_is_syslog, lines)) >= _SYSLOG_MIN * len(lines):
@@ -82,13 +82,14 @@ def _is_syslog(line: bytes) -> bool:
 
 
 def access_log_candidates(sample: FileSample) -> Iterator[Candidate]:
-    """Yield the format of access logs in the common or combined format of Apache and nginx.
+    """Yield the format of HTTP access logs: the common or combined log format of Apache and nginx.
 
     Args:
         sample: First and last lines of a log file.
 
     Yields:
-        One candidate format. Nothing if a tenth of the matching lines has more columns.
+        One candidate format. Nothing if no line matches, or if more than 10 % of the matching lines
+        have further columns, because a table format describes such a file better.
     """
     access = re.compile(_ACCESS.encode())
     found = [match for line in sample.lines if (match := access.fullmatch(line)) is not None]
@@ -107,16 +108,18 @@ def access_log_candidates(sample: FileSample) -> Iterator[Candidate]:
 
 
 def timestamped_candidates(sample: FileSample) -> Iterator[Candidate]:
-    """Yield formats for lines that have a timestamp, other fields such as a level, and a message.
+    """Yield formats for lines that contain a timestamp, further fields and a message.
+
+    Up to two formats are yielded: one with multi-line records, if some lines seem to continue the
+    record before them, and one in which every line is a record. If the timestamps end with the
+    abbreviation of a time zone, each of these formats is yielded once with the default zone and
+    once for each zone that the abbreviations may mean.
 
     Args:
         sample: First and last lines of a log file.
 
     Yields:
-        First, a format of multi-line records, if more than 2 % of the lines lack the timestamp, or
-        some that do are indented or belong to a stack trace.
-        Then a format in which every line is a record. Each once more with another time zone, if
-        the timestamps name an abbreviation of one. Nothing if no line has a timestamp.
+        Candidate formats, multi-line records first. Nothing if no line has a timestamp.
     """
     lines = sample.lines
     if (found := find_common_timestamp(lines)) is None:
@@ -136,13 +139,14 @@ def timestamped_candidates(sample: FileSample) -> Iterator[Candidate]:
 
 
 def untimed_candidates(sample: FileSample) -> Iterator[Candidate]:
-    """Yield the format of lines that have fields such as a level, but no timestamp.
+    """Yield the format of lines that contain fields, such as a level, but no timestamp.
 
     Args:
         sample: First and last lines of a log file.
 
     Yields:
-        One candidate format; nothing if the lines have no level and fewer than two fields in common.
+        One candidate format if the lines have a level, or at least two fields in common; otherwise
+        nothing.
     """
     texts = [
         line.decode(errors="replace").removesuffix("\r") for line in sample.lines if line.strip()
@@ -162,9 +166,10 @@ def untimed_candidates(sample: FileSample) -> Iterator[Candidate]:
 
 
 def plain_text_candidates(sample: FileSample) -> Iterator[Candidate]:
-    """Yield the format of log files with unstructured lines, which any line matches.
+    """Yield the format for unstructured lines of text, which every line matches.
 
-    Each line becomes an event with the field `message`. Its event time is the time of reading.
+    Each line becomes an event with the single field `message`. Its event time is the time at which
+    the line is read.
 
     Args:
         sample: First and last lines of a log file.
@@ -250,7 +255,14 @@ def _timestamped(
 
 
 def zone_doubts(zone: str) -> list[str]:
-    """Return what is uncertain about a time zone that was chosen by an abbreviation."""
+    """Return a warning if the abbreviation of a time zone is ambiguous, such as CST, IST or BST.
+
+    Args:
+        zone: IANA time zone that was chosen for the abbreviation.
+
+    Returns:
+        One sentence for users; empty if the abbreviation has only one common meaning.
+    """
     if zone in ("America/Chicago", "Asia/Kolkata", "Europe/London"):
         return [f"the abbreviation of the time zone is read as {zone}, and could be another"]
     return []

@@ -72,12 +72,14 @@ SPACE: Final = "[ \\t]"
 
 
 class LineCursor(NamedTuple):
-    """A position in a record.
+    """The position that the analysis of one log record has reached.
+
+    The analysis reads the record from left to right, element by element.
 
     Attributes:
-        text: The record.
-        at: Number of characters that were read.
-        time: Start and end of the timestamp; None if the record has none.
+        text: The whole record.
+        at: Index in `text` of the next character to analyze.
+        time: Start and end index of the record's timestamp in `text`; None if it has none.
     """
 
     text: str
@@ -90,14 +92,23 @@ class LineCursor(NamedTuple):
 
 
 class LinePart(NamedTuple):
-    """A part that nearly all records have at their positions.
+    """An element, such as a level or a quoted text, that is next in nearly all log records.
+
+    For the records `[main] started` and `[pool-1] done`, the first element is the text in brackets:
+    its pattern matches `[main]`, `ends` is `{0: 6, 1: 8}`, and `values` is `{"thread": ["main",
+    "pool-1"]}`.
 
     Attributes:
-        pattern: Regular expression with `{0}`, `{1}` for the names of groups; other braces are
-            written twice.
-        ends: Position after the part, by index of the cursor; without the records that lack it.
-        values: Values in the records, by proposed name of the group, in the order of the groups.
-        is_optional: Whether the records that lack the part are read on.
+        pattern: Regular expression that matches the element. Its capturing groups are written as
+            `(?P<{0}>…)`, `(?P<{1}>…)`; the caller replaces the numbers in braces by field names.
+            All other braces are doubled. The group of a timestamp is `(?P<time>…)`.
+        ends: For each record with the element, the index of the character after it. Keys are the
+            indexes of the records in the sequence of cursors.
+        values: For each group, in order, the proposed field name and the captured texts, one for
+            each key of `ends`; None if the group captured nothing. The list is empty for a
+            timestamp. The dict is empty if the element, such as a space, becomes no field.
+        is_optional: True if the analysis continues in all records; False if it continues only in
+            those with the element.
     """
 
     pattern: str
@@ -108,18 +119,23 @@ class LinePart(NamedTuple):
 
 @dataclasses.dataclass(kw_only=True)
 class ReadingState:
-    """The knowledge about log records that grows while they are read from left to right.
+    """Mutable state of the analysis that finds the elements that log records have in common.
+
+    All records are read in parallel from left to right, one element (such as a level, a number or a
+    delimiter) at a time.
 
     Attributes:
-        records: Number of records at the begin.
-        needed: Number of records that must have a part.
-        time_pattern: Regular expression of the timestamps.
+        records: Number of records at the start of the analysis.
+        needed: Minimum number of records that must have an element so that it counts as common; may
+            be fractional.
+        time_pattern: Regular expression that matches the timestamps of the records.
         has_time: Whether nearly all records have a timestamp.
         multiline: Whether records consist of several lines.
-        time_read: Whether the timestamp is behind the positions.
-        types: Avro type of each field so far, by name.
-        open_brackets: Brackets that were read without their closing ones.
-        pending_key: Key that was read last, whose value follows; None without one.
+        time_read: Whether the current positions are after the timestamp.
+        types: Avro type of each field found so far, by field name.
+        open_brackets: Opening brackets before the current positions that are not closed yet.
+        pending_key: Key of a `key=value` pair that was read last, while its value comes next; None
+            otherwise.
     """
 
     records: int
@@ -134,24 +150,33 @@ class ReadingState:
 
 
 class PartRecognizer:
-    """Recognizes the next part of records.
+    """A recognizer of the next element that nearly all log records have in common.
+
+    An element is, for example, a timestamp, a level, a quoted text, a number or a delimiter. Call
+    `next_part` repeatedly to split the start of the records into elements.
 
     Args:
-        state: What is known of the records, which the caller updates after each part. Brackets
-            and keys that are read are noted in it.
+        state: State of the analysis. The recognizer updates `open_brackets` and sets `pending_key`.
+            The caller updates the other attributes after each element.
     """
 
     def __init__(self, state: ReadingState) -> None:
         self._state = state
 
     def next_part(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        """Return the most specific part that nearly all records have at their positions.
+        """Return the element that nearly all log records have at their current positions.
+
+        If several kinds of elements fit, such as a level and a word, the most specific one is
+        returned.
 
         Args:
-            cursors: Positions in the records.
+            cursors: Current position in each record. They are not changed; the caller moves them to
+                `LinePart.ends`.
 
         Returns:
-            The part; None if the records have nothing in common there.
+            The element, with the index after it in each record. None if the records have no element
+            in common at these positions, which means that the free text of the message starts
+            there.
         """
         for recognize in (
             self._time,

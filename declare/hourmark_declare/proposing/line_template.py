@@ -32,15 +32,20 @@ _GROUP: Final = re.compile(r"\(\?P<\{(\d)\}>")  # where the name of a field is f
 
 
 class Template(NamedTuple):
-    """The common structure of log records.
+    """The structure that most records of a log file share: fields at the start, then a message.
+
+    For records such as `2026-11-21 05:07:11 INFO [main] started`, the fields are the time, a level
+    and a thread.
 
     Attributes:
-        pattern: Regular expression with named groups for a whole record.
-        start: Regular expression without named groups for the start of a record, up to and
-            including its timestamp; empty if the records have none.
-        types: Avro type of each field by name, in order, without `host` and the time.
-        has_host: Whether the group `host` contains the host.
-        parts: Number of fields besides time and message.
+        pattern: Regular expression for a whole record, with a named group for each field and the
+            group `message`.
+        start: Regular expression for the start of a record up to the end of its timestamp, without
+            named groups; empty if records have no timestamp.
+        types: Avro type of each field by name, in order. The time, the host and the message are not
+            included.
+        has_host: Whether `pattern` has the group `host`, which matches a host name.
+        parts: Number of fields, without the time, the message, and a host name before the message.
     """
 
     pattern: str
@@ -57,16 +62,19 @@ def infer_template(
     *,
     multiline: bool,
 ) -> Template | None:
-    """Infer the common structure of log records.
+    """Infer the structure that at least 90 % of the records of a log file have in common.
+
+    The structure consists of fields, such as a time, a level or a process id, and a message.
 
     Args:
-        texts: Records without their last line feed.
-        times: Start and end of the timestamp in each record; None for records without one.
-        time_pattern: Regular expression of the timestamps, without groups.
+        texts: Records, without the line feed at their end.
+        times: Start and end index of the timestamp in each record; None for a record without one.
+        time_pattern: Regular expression that matches these timestamps, without groups.
         multiline: Whether records consist of several lines.
 
     Returns:
-        The template; None if there are no records.
+        The structure. If the records have nothing in common, a template with the message as its
+        only field. None if `texts` is empty.
     """
     return _Inference(texts, times, time_pattern, multiline=multiline).infer() if texts else None
 

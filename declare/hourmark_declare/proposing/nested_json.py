@@ -40,11 +40,16 @@ Path = tuple[str, ...]
 
 
 class NestedFields(NamedTuple):
-    """A pattern for JSON lines, and the fields that it reads from them.
+    """A regular expression that captures values from nested JSON objects, and the captured fields.
+
+    For lines such as `{"log": {"ts": 1795237631, "level": "info"}}`, the groups capture the time
+    and the level, although both are inside the nested object.
 
     Attributes:
-        pattern: Regular expression for a whole line, with the groups `time` and `message`.
-        time_format: Format of the group `time`.
+        pattern: Regular expression for a whole line. It has the group `time`, the group `message`
+            for the whole line, and one group for each other field.
+        time_format: Format of the group `time`: a `strptime` format, `rfc3339`, or `unix`,
+            `unix-ms`, `unix-us` or `unix-ns`.
         types: Avro type of each further group by name, in order.
     """
 
@@ -54,15 +59,19 @@ class NestedFields(NamedTuple):
 
 
 def infer_nested_fields(lines: Sequence[bytes], written_ms: int) -> NestedFields | None:
-    """Infer a pattern for JSON lines whose time is within an object or a list.
+    """Infer a regular expression for JSON lines whose timestamp is inside a nested object or list.
+
+    The declaration of an event type can name a time field only at the top level of a JSON object.
+    Lines with a nested time are therefore matched as text: the regular expression captures the time
+    and other values.
 
     Args:
-        lines: Lines of a log file; other lines than JSON objects are ignored.
+        lines: Lines of a log file. Lines that are not JSON objects are ignored.
         written_ms: Time of the file's last modification in Unix milliseconds.
 
     Returns:
-        The pattern. None if no value within nine in ten objects is a time, or if keys have no
-        common order.
+        The regular expression and its fields. None if less than 90 % of the objects contain a
+        timestamp at the same nested key.
     """
     rows = parse_json_objects(lines)
     found: dict[Path, list[Any]] = collections.defaultdict(list)

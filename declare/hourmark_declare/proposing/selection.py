@@ -60,8 +60,8 @@ class Proposal:
         oldest: Earliest event time in ISO 8601 (UTC); None if records contain no time.
         newest: Latest event time in ISO 8601 (UTC); None if records contain no time.
         examples: Results of up to three records.
-        safest: What to use instead if the proposal is a guess that nobody confirms; None if it is
-            no guess.
+        safest: Proposal to use instead if this one is a guess and the user does not confirm it;
+            None if this one is not a guess.
     """
 
     sample: FileSample
@@ -98,20 +98,23 @@ class Proposal:
 
 
 def propose(sample: FileSample, name: str, *, zone: str, host: str) -> Proposal:
-    """Try all candidate formats on the sample of a log file, and return the best one.
+    """Try all known log formats on the sample of a log file, and return the best one.
 
-    Returns the first format that at least 90 % of the records match, and that reads a time; without
-    one, the first that 90 % match. If there is none, returns the format that most records match, or
-    plain text if no format matches more than half of them.
+    The formats are tried in a fixed order. The result is the first of these that exists:
+
+    1. the first format that at least 90 % of the records match and that contains a time
+    2. the first format that at least 90 % of the records match
+    3. the format that most records match, if these are more than half of all
+    4. plain text
 
     Args:
         sample: First and last lines of the file.
-        name: Name of the source and of its type.
+        name: Name for the log source and its event type.
         zone: IANA time zone of timestamps that name no zone.
-        host: Host name of the events.
+        host: Host name to set in the events.
 
     Returns:
-        The selected format with its parsing results.
+        The selected format, with the results of parsing the sample.
     """
     tried: list[Proposal] = []
     for candidate in itertools.chain.from_iterable(form(sample) for form in CANDIDATE_SOURCES):

@@ -29,15 +29,16 @@ _OF_REQUESTS: Final = frozenset(("method", "request", "request_method", "uri", "
 def json_line_candidates(sample: FileSample) -> Iterator[Candidate]:
     """Yield the format of log files that consist of JSON objects.
 
-    The fields, their types, the host and the source of the event time are inferred.
+    The fields, their types, the host and the source of the event time are inferred from the sample.
+    Objects may extend over several lines if each of them starts with a line that begins with `{`.
 
     Args:
         sample: First and last lines of a log file.
 
     Yields:
-        One candidate format. If no key contains a time, first one in which a pattern reads the time
-        from within the objects, if they have one. If objects extend over several lines, the
-        records begin with a line that begins with `{`. Nothing if there is no JSON object.
+        One candidate format. If no top-level key contains a time but a nested object does, a format
+        that captures the nested time comes before it. Nothing if the sample contains no JSON
+        object.
     """
     rows, start, name = parse_json_objects(sample.lines), "", "JSON lines"
     if 2 * len(rows) < len(sample.lines) and (records := _joined_objects(sample.lines)):
@@ -88,17 +89,20 @@ def logfmt_candidates(sample: FileSample) -> Iterator[Candidate]:
 
 
 def detect_time_settings(rows: Sequence[Mapping[str, Any]], written_ms: int = 0) -> dict[str, str]:
-    """Return the settings that define where the event time comes from, for a type file.
+    """Return the settings that define which key of the parsed lines contains the event time.
+
+    The most likely key is selected. More than half of the rows must have it, with values in a known
+    time format. If several keys qualify, their names decide, then their order. A key whose name
+    does not indicate a time must contain different dates.
 
     Args:
         rows: Values by key, one mapping for each line of a log file.
         written_ms: Time of the file's last modification in Unix milliseconds; 0 if it is unknown.
 
     Returns:
-        Settings of the table `[line]`: `time_field` and `time_format` for the likeliest key that
-        more than half of the rows contain in a known format: by its name, then by the order of
-        keys. A key whose name does not indicate a time must contain dates. Otherwise `{"time":
-        "observed"}`, which means the time of reading.
+        Settings for the declaration of an event type, such as `{"time_field": "ts", "time_format":
+        "unix-ms"}`. If no key qualifies, `{"time": "observed"}`, which makes the time at which a
+        line is read its event time.
     """
     keys = dict.fromkeys(key for row in rows for key in row)
     for key in sorted(keys, key=time_key_rank):

@@ -19,12 +19,14 @@ _FUTURE_S: Final = 900
 
 
 class TimeChoice(NamedTuple):
-    """The format by which the times of a log file are read.
+    """The time format that was chosen for the timestamps of a log file.
 
     Attributes:
-        pattern: Regular expression without groups that matches the times.
-        format: Value of the setting `time_format`.
-        doubts: Other readings, as sentences for users; empty if there is none.
+        pattern: Regular expression that matches the timestamps, without groups.
+        format: `rfc3339`, a `strptime` format, or `unix`, `unix-ms`, `unix-us` or `unix-ns` for
+            Unix time in this unit. The setting `time_format` of an event type accepts these values.
+        doubts: Other possible interpretations, such as another order of day and month, as sentences
+            for users; empty if there are none.
     """
 
     pattern: str
@@ -33,15 +35,16 @@ class TimeChoice(NamedTuple):
 
 
 def choose_time_format(values: Sequence[str], written_ms: int) -> TimeChoice | None:
-    """Return the format of the times in a column, or at a key.
+    """Return the time format that fits the values of a table column or of a JSON key.
 
     Args:
-        values: Texts; empty ones and `-` are ignored.
-        written_ms: Time of the file's last modification in Unix milliseconds, by which the order
-            of day and month is chosen.
+        values: Texts of the column. Empty texts and `-` are ignored.
+        written_ms: Time of the file's last modification in Unix milliseconds, which helps to decide
+            between several orders of day and month.
 
     Returns:
-        The format; None if less than 97 % of the values have a common format with a date.
+        The format. None if at least half of the values are ignored, or if less than 97 % of the
+        others are timestamps with a date in the same format.
     """
     texts = [value for value in values if value not in ("", "-", "None")]
     if 2 * len(texts) <= len(values) or not texts:
@@ -62,22 +65,21 @@ def choose_time_format(values: Sequence[str], written_ms: int) -> TimeChoice | N
 
 
 def choose_order(form: TimestampFormat, texts: Sequence[str], written_ms: int) -> TimeChoice:
-    """Choose the order of year, month and day in which dates of numbers alone are read.
+    """Decide whether numeric dates, such as 03/04/2026, have the order month-day or day-month.
 
-    An order that cannot read all texts is excluded. Of the others, the one whose latest time is
-    nearest to the file's last modification, and not after it, is chosen. If the lines of one day
-    would be months apart in one order, another one is right.
+    Orders that do not fit nearly all timestamps are excluded. Of the remaining ones, the function
+    selects the order in which the latest timestamp is closest to the file's last modification and
+    at most a day after it. An order in which the timestamps of one day would be months apart is not
+    selected.
 
     Args:
-        form: Format with the possible orders.
+        form: Format of the timestamps. Its attribute `others` contains the alternative orders.
         texts: Timestamps of the file.
         written_ms: Time of the file's last modification in Unix milliseconds; 0 if it is unknown.
 
     Returns:
-        The chosen format. It has a doubt if another order reads all texts as well, unless the
-        latest time is within two days of the last modification, or ten times nearer to it than in
-        the other orders, or the clock has AM and PM. Years of two digits come first if nothing else
-        decides.
+        The selected format. If the selection is uncertain, its `doubts` name another possible
+        order.
     """
     if not form.others:
         return TimeChoice(form.pattern, form.format)

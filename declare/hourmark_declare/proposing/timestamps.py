@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from hourmark_declare.proposing.vocabulary import quote_pattern
+from hourmark_declare.proposing.zone_names import ABBREVIATION_PATTERN
 
 _RECORDS_BELOW: Final = 0.98  # share of lines with a timestamp: others belong to records
 _WITHIN: Final = 120  # bytes of a line in which its timestamp must begin
@@ -52,7 +53,7 @@ _REST: Final = (
     rf"(?P<clock>{_CLOCK}|\d\d\.\d\d\.\d\d|\d{{6}}(?!\d)|\d\d:\d\d(?![:\d]))"
     r"(?P<fraction>[.,]\d{1,9}|:\d{3}(?!\d))?(?P<half> ?[AaPp][Mm]\b)?"
     r"(?P<zone>Z\b| ?[+-]\d\d:?\d\d\b| ?[+-]\d\d(?![\d:.-])|"
-    r" (?:UTC|GMT|[CEWM]E?S?T|[ECMP][SD]T|AK[SD]T|HST|BST|MSK|[JKI]ST|HKT|AE[SD]T|AC[SD]T|AWST|NZ[SD]T|SAST|WIB|PKT|WEST|EEST|CEST)\b)?"
+    rf" (?:{ABBREVIATION_PATTERN})\b)?"
     r"(?P<year> (?:19|20)\d\d\b)?"
 )
 _UNIX: Final = (  # digits before the fraction, and format
@@ -76,9 +77,10 @@ class TimestampFormat(NamedTuple):
 
     Attributes:
         pattern: Regular expression without groups that matches such timestamps.
-        format: Format of such timestamps for `strptime`, or `unix`, `unix-ms`, `unix-us`,
-            `unix-ns`.
-        others: Other formats by which the same numbers could be read, such as day before month.
+        format: Format for `strptime`, such as `%Y-%m-%d %H:%M:%S`. For Unix time, its unit: `unix`
+            (seconds), `unix-ms`, `unix-us` or `unix-ns`.
+        others: Alternative formats that match the same text, such as `%m/%d/%Y` if `format` has
+            `%d/%m/%Y`; empty if the format is unambiguous.
     """
 
     pattern: str
@@ -187,7 +189,14 @@ def find_timestamps(text: str, within: int = _WITHIN) -> list[TimestampMatch]:
 
 
 def match_timestamp(text: str) -> TimestampFormat | None:
-    """Return the format of a text that is a timestamp as a whole; None if it is none."""
+    """Return the time format of a text that consists of a timestamp and nothing else.
+
+    Args:
+        text: The text to examine.
+
+    Returns:
+        The format; None if the text is not a timestamp, or contains anything before or after it.
+    """
     return next(
         (of.form for of in find_timestamps(text, 0) if (of.start, of.end) == (0, len(text))), None
     )
@@ -247,13 +256,13 @@ def _clock_first_match(match: re.Match[str]) -> TimestampMatch:
 
 
 class CommonTimestamp(NamedTuple):
-    """The timestamps of the events in a log file: those that most lines have at the same place.
+    """The timestamps that most likely hold the event time of the lines of a log file.
 
     Attributes:
         form: Format of the timestamps.
-        share: Share of the non-blank lines that have this timestamp, between 0 and 1.
-        spans: Start and end of the timestamp in each line, by index of the line; a line without
-            the timestamp is absent.
+        share: Fraction of the non-blank lines that have a timestamp at this position, from 0 to 1.
+        spans: Start and end offset of the timestamp in each line, by index of the line. Lines
+            without the timestamp are absent.
     """
 
     form: TimestampFormat
@@ -262,18 +271,19 @@ class CommonTimestamp(NamedTuple):
 
 
 def find_common_timestamp(lines: Sequence[bytes]) -> CommonTimestamp | None:
-    """Find the timestamps of the events in the lines of a log file.
+    """Find the timestamps that most likely hold the event time of the lines of a log file.
 
-    The place of a timestamp is its format and the number of words before it. The place that most
-    lines have is selected; of similarly frequent ones, one whose text changes, with a date and a
-    year, and that begins first. If some lines have no timestamp, and the words before it differ,
-    lines with another word than the first belong to records of several lines.
+    Timestamps are grouped by their format and by the number of words before them. The largest group
+    is selected. If other groups are at least 80 % as large, the function prefers, in this order,
+    timestamps that differ between lines, that contain a year, that contain a date, and that are
+    closer to the start of the line.
 
     Args:
         lines: Lines of the file; blank lines are ignored.
 
     Returns:
-        The timestamps; None if no line has one.
+        The timestamps of the selected group; None if no line has a timestamp. If lines seem to form
+        multi-line records, only the timestamps in the first lines of records are included.
     """
     written = sum(bool(line.strip()) for line in lines)
     places: dict[tuple[str, int], _Place] = {}

@@ -91,20 +91,20 @@ _HOST_SHAPE: Final = re.compile(
 
 
 def is_level(text: str) -> bool:
-    """Return whether a text is the name of a level, in any case."""
+    """Return whether a text is the name of a log level, such as `INFO` or `warn`, in any case."""
     return re.fullmatch(f"(?i:{LEVELS})", text) is not None
 
 
 def are_hosts(values: Iterable[str], *, may_differ: bool = False) -> bool:
-    """Return whether texts look like host names: letters and a number, or a known domain.
+    """Return whether the texts of a column look like host names, such as `web-01`.
 
     Args:
         values: Texts of one column.
-        may_differ: Whether each line may have another one. Otherwise most must occur more than
-            once, as identifiers have this form too, unless they begin with a word for a machine.
+        may_differ: Whether every text may be different. If False, texts must repeat or begin with a
+            word such as `node` or `srv`, because identifiers have the same form as host names.
 
     Returns:
-        True if at least 90 % of them do.
+        True if at least 90 % of the texts look like host names; False if there are no texts.
     """
     seen = [*values]
     hosts = sum(_HOST_SHAPE.fullmatch(value) is not None for value in seen)
@@ -115,10 +115,17 @@ def are_hosts(values: Iterable[str], *, may_differ: bool = False) -> bool:
 
 
 def time_key_rank(name: str) -> int:
-    """Return how likely a key of this name contains the time of an event; lower is likelier.
+    """Return a rank that states how likely a key with this name contains the event time.
 
-    Names of times at which something else happens, such as the end of a request, come last of
-    those that indicate a time.
+    Lower ranks are more likely. Well-known names such as `time` have the lowest ranks. Names that
+    indicate the time of something else, such as the end of a request, have a higher rank than other
+    names of times. Names that indicate no time have the highest rank.
+
+    Args:
+        name: Name of the key. Only the part after the last dot is considered.
+
+    Returns:
+        A number of at least 0, only useful for comparison with the rank of another name.
     """
     plain = name.rsplit(".", 1)[-1]
     if plain in TIME_KEYS:
@@ -131,12 +138,24 @@ def time_key_rank(name: str) -> int:
 
 
 def names_time(name: str) -> bool:
-    """Return whether the name of a key indicates that it contains a time."""
+    """Return whether the name of a key, such as `created_at`, indicates that it contains a time.
+
+    Args:
+        name: Name of the key. Only the part after the last dot is considered.
+    """
     return time_key_rank(name) < len(TIME_KEYS) + 3
 
 
 def first_key(names: Iterable[str], known: Sequence[str]) -> str | None:
-    """Return the name that comes first in a list of known names, in any case; None without one."""
+    """Return the name to prefer among the keys of a log line, by a list of well-known names.
+
+    Args:
+        names: Keys to choose from. They are compared with `known` without regard to case.
+        known: Well-known names in lower case, the most preferred first.
+
+    Returns:
+        The key that comes first in `known`, spelled as in `names`; None if no key is well known.
+    """
     by_lower = {name.lower(): name for name in reversed([*names])}
     return next((by_lower[key] for key in known if key in by_lower), None)
 

@@ -9,6 +9,8 @@ from typing import Final
 _ZONES: Final = {
     "CET": "Europe/Berlin",
     "CEST": "Europe/Berlin",
+    "MET": "Europe/Berlin",
+    "MEST": "Europe/Berlin",
     "WET": "Europe/Lisbon",
     "WEST": "Europe/Lisbon",
     "EET": "Europe/Helsinki",
@@ -41,17 +43,19 @@ _ZONES: Final = {
     "NZST": "Pacific/Auckland",
     "NZDT": "Pacific/Auckland",
 }
+ABBREVIATION_PATTERN: Final = "|".join(("UTC", "GMT", *_ZONES))
 
 
 def zone_of_abbreviation(stamps: Iterable[str]) -> list[str]:
-    """Return the IANA time zones that read the abbreviations at the end of timestamps.
+    """Return the IANA time zones for the abbreviations, such as `CET`, at the end of timestamps.
 
     Args:
-        stamps: Timestamps of one format.
+        stamps: Timestamps of one format, such as `2026-11-21 05:07:11 CET`.
 
     Returns:
-        The zones, without duplicates, most frequent abbreviation first; `Etc/GMT-1` for `+01`.
-        Empty if there is no known abbreviation, or only UTC and GMT.
+        Names of time zones without duplicates, most frequent first. An offset in hours is converted
+        too: `+01` becomes `Etc/GMT-1`. Empty if the timestamps have no known abbreviation, or only
+        UTC or GMT.
     """
     found: dict[str, int] = {}
     for stamp in stamps:

@@ -92,7 +92,8 @@ def create(
     """Create a token called NAME and print it once; Kafka stores only its digest.
 
     To send a range, a token must cover its host and every type that its source may contain. Host reports
-    determine when hours close, so they need a separate permission (--reports) that names the hosts.
+    determine when buckets are closed, so they need a separate permission (--reports) that names the
+    hosts.
     Services accept a new token within seconds.
 
     \b

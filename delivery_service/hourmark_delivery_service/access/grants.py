@@ -33,7 +33,9 @@ _CREATE: Final = "`hourmark token create` makes one; send it as `Authorization: 
 class Grant:
     """The permissions and rate limits of one authenticated request.
 
-    If the service requires no tokens, every check of the grant succeeds and no rate limit applies.
+    Each check returns nothing if it succeeds, and raises an error with the HTTP status of the
+    response otherwise. If the service requires no tokens, every check succeeds and no rate limit
+    applies.
 
     Args:
         metrics: Metrics that count denied requests.
@@ -94,7 +96,7 @@ class Grant:
         """Check that the request may post this host report.
 
         A host report states up to which time a host has sent all its data, and so determines when
-        an hour of events is complete. The token needs a separate permission for it.
+        an hourly bucket of events may be closed. The token needs a separate permission for it.
 
         Args:
             report: Report in the request, which names the reporting component and its host.

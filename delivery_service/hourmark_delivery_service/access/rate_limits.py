@@ -59,10 +59,10 @@ class TokenBucket:
 
 
 class TokenRateLimiter:
-    """The limits of one access token on bytes per second and events per second.
+    """A rate limiter for the requests of one access token, by bytes and events per second.
 
     A request is admitted if neither limit is exhausted, and is then charged in full. Later requests
-    wait until the debt is repaid. A limit that the token does not declare is not enforced.
+    are rejected until the debt is repaid. A limit that the token does not declare is not enforced.
 
     Args:
         token: Token that declares the limits.

@@ -40,7 +40,7 @@ class TokenStore:
     def feed(
         self, records: Iterable[tuple[bytes | None, bytes | None]], *, from_start: bool
     ) -> None:
-        """Add the token records that were read since the previous call.
+        """Update the known tokens with records that were read from the token topic.
 
         An invalid record is logged, and its token is no longer accepted. A tombstone (a record
         without a value) revokes its token.

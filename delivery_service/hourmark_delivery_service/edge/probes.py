@@ -10,7 +10,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hourmark.kafka.topic_names import AUDIT, HOSTS, events_topic
+from hourmark.kafka.topic_names import CONTROL, events_topic
 from hourmark_delivery_service.edge.openapi import openapi_document
 from hourmark_delivery_service.edge.responses import json_response
 from hourmark_delivery_service.errors import ServiceUnavailable
@@ -35,7 +35,7 @@ class Probes:
 
     def __init__(self, service: DeliveryService) -> None:
         self._service = service
-        self._problems: tuple[float, list[str]] | None = None
+        self._problems: tuple[float, tuple[list[str], list[str]]] | None = None
         self._asking = asyncio.Lock()
         self._expositions: RequestCoalescer[bytes] = RequestCoalescer()
 
@@ -67,14 +67,16 @@ class Probes:
 
         The JSON response has the members `ready`, `reasons` (why the service is not ready),
         `warnings` (problems that do not affect readiness) and `native_pass` (whether the compiled
-        parser is used). If tokens are required, only requests from the local machine see the texts
+        parser is used). A topic of an event type that cannot take records is a warning, because
+        data of other types is accepted. It is a reason if no event type has a usable topic. If tokens are required, only requests from the local machine see the texts
         of reasons and warnings, because they name brokers and topics.
 
         Args:
             http: Request, whose client address is checked.
         """
-        reasons = self._service.not_ready_reasons() + await self._queue_problems()
-        warnings = self._service.access.warnings()
+        queue_reasons, queue_warnings = await self._queue_problems()
+        reasons = self._service.not_ready_reasons() + queue_reasons
+        warnings = self._service.access.warnings() + queue_warnings
         told = {
             "ready": not reasons,
             "reasons": reasons,
@@ -107,17 +109,24 @@ class Probes:
     async def _exposition(self) -> bytes:
         return await self._service.executor.run_in_loop(Job(), self._service.metrics.exposition)
 
-    async def _queue_problems(self) -> list[str]:
+    async def _queue_problems(self) -> tuple[list[str], list[str]]:
+        # Return the reasons why the service is not ready, and warnings.
         async with self._asking:
             now_s = self._service.clock.monotonic_s()
             if self._problems is None or now_s - self._problems[0] >= _ANSWER_KEPT_S:
-                latest = self._service.rules.latest
-                types = sorted(latest.types) if latest is not None else []
-                found = await self._service.queue.problems(
-                    [HOSTS, AUDIT, *map(events_topic, types)]
-                )
-                self._problems = (self._service.clock.monotonic_s(), found)
+                self._problems = (self._service.clock.monotonic_s(), await self._ask_queue())
             return self._problems[1]
+
+    async def _ask_queue(self) -> tuple[list[str], list[str]]:
+        queue, latest = self._service.queue, self._service.rules.latest
+        topics = [events_topic(name) for name in sorted(latest.types)] if latest is not None else []
+        reasons = await queue.problems(CONTROL)
+        of_topics = await queue.topic_problems(topics)
+        if topics and len(of_topics) == len(topics):
+            return [*reasons, *of_topics.values()], []
+        return reasons, [
+            f"{problem}; other event types are accepted" for problem in of_topics.values()
+        ]
 
 
 def _of_this_machine(http: Request) -> bool:

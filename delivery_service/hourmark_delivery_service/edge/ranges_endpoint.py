@@ -67,7 +67,7 @@ class RangesEndpoint:
                     "send smaller ranges",
                 )
             service.check_accepting()
-            service.check_clock(byte_range.observed_at_ms)
+            service.check_range_clock(byte_range.observed_at_ms)
             rules = service.rules_for(byte_range.rules)
             grant.check_types(_types_of(byte_range.source, rules))
             body = await service.bodies.read(http, request, self._inflated_max)

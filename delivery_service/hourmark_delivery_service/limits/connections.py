@@ -40,7 +40,7 @@ C = TypeVar("C")
 
 
 class ConnectionPhase(enum.Enum):
-    """The phase of a client connection, which states what the service waits for.
+    """The phase of a client connection, which determines the action that is expected next.
 
     Attributes:
         HANDSHAKE: The client must complete the TLS handshake.
@@ -65,8 +65,9 @@ class ConnectionPhase(enum.Enum):
 class ConnectionTable(Generic[C]):
     """The open client connections with the current phase and deadline of each.
 
-    The phase states what the service waits for. The table performs no I/O and closes no connection.
-    All times are seconds of one monotonic clock. Not thread-safe.
+    The phase states which action is expected next, such as that the client sends its headers. The
+    table performs no I/O and closes no connection. All times are seconds of one monotonic clock.
+    Not thread-safe.
 
     Args:
         connections_max: Number of connections at which the table counts as full.
@@ -118,7 +119,7 @@ class ConnectionTable(Generic[C]):
     def get_phase(self, connection: C) -> ConnectionPhase | None:
         """Return the current phase of a connection.
 
-        The phase states what the service waits for, such as the rest of the request headers.
+        The phase states which action is expected next, such as that the client sends its headers.
 
         Args:
             connection: Connection to look up.
@@ -153,7 +154,7 @@ class ConnectionTable(Generic[C]):
         return min(oldest, key=lambda pair: pair[0])[1] if oldest else None
 
     def overdue(self, now_s: float) -> list[tuple[C, ConnectionPhase]]:
-        """Return all connections whose deadline has passed, each with its phase.
+        """Return all connections whose client missed its deadline, each with its phase.
 
         The connections remain in the table. The caller is expected to close them.
 

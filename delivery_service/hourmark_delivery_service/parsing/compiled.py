@@ -59,8 +59,9 @@ class CompiledField:
 
     Attributes:
         name: Name of the field.
-        encode: Function that encodes a JSON value as Avro.
-        encode_text: Function that encodes a text value as Avro.
+        encode: Function that appends the Avro encoding of a JSON value to a bytearray. It raises
+            `Mismatch` if the value does not match the type of the field.
+        encode_text: Function that does the same for a text value, given as bytes.
         takes_bytes: Whether the field can hold arbitrary bytes.
         default: Encoded default value, or None if the field has no default.
         absent: Encoding of a missing text value: the default, or null if the type allows it. None
@@ -87,7 +88,8 @@ class CompiledField:
     def with_defaults_from(self, fields: Mapping[str, str]) -> CompiledField:
         """Return this field with a default value from the constant fields of a byte range.
 
-        A tailer adds constant fields to all events of a range.
+        A tailer can be configured to add constant fields, such as a data center, to all events of a
+        range.
 
         Args:
             fields: Constant text values by field name.

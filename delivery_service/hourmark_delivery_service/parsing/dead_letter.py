@@ -48,10 +48,10 @@ _TELLS_NOTHING: Final = frozenset(
 def withhold_payload(
     rejection: Rejected, raw: bytes, declared_types: Container[str]
 ) -> tuple[Rejected, bytes]:
-    """Remove everything from a dead letter that could reveal the contents of its line.
+    """Remove from a dead letter everything that could reveal secrets in its line.
 
-    A dead letter is the record of a line that is not a valid event. The contents are withheld if
-    the line may be of a type with redaction. Redaction patterns cannot be applied to a line that
+    A dead letter is the record of a line that is not a valid event. Call this function if the line
+    may be of a type that declares redaction. Redaction patterns cannot be applied to a line that
     could not be parsed, because a secret may be escaped or in an unexpected place.
 
     Args:

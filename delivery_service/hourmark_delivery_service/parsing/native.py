@@ -32,10 +32,12 @@ MODULE, WHY_NOT = native.MODULE, native.WHY_NOT
 class NativeType(NamedTuple):
     """The description of an event type for the native parser, which parses simple lines in C.
 
+    Exactly one of the attributes is set, depending on the payload format that the type declares.
+
     Attributes:
-        program: Program (see `compile_program`) that encodes a JSON payload as Avro. None if the
-            payload of the type is text.
-        text: How to encode a text payload as Avro. None if the payload of the type is JSON.
+        program: For a JSON payload: object of the compiled module, made from `compile_program`,
+            that encodes the payload as Avro. None for text.
+        text: For a text payload: how to encode it as Avro. None for JSON.
 
     The tuple `text` contains:
 

@@ -53,11 +53,14 @@ class ProgramField(NamedTuple):
 
 
 class TextAlternative(NamedTuple):
-    """An alternative for encoding a text as an Avro value.
+    """One way to encode a text as a value of an Avro type, such as one branch of a union.
+
+    The native parser tries the alternatives of a type in order.
 
     Attributes:
         branch: Encoded index of the union branch. Empty if the type is not a union.
-        any_bytes: Whether the text may be invalid UTF-8.
+        any_bytes: Whether the text may be invalid UTF-8. If not, such a text needs another
+            alternative.
     """
 
     branch: bytes

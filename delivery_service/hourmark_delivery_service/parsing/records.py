@@ -80,7 +80,7 @@ _SEED: Final = secrets.randbits(
 
 
 class PromiseAccumulator:
-    """Collects the event ids and checksums of a body's records for its audit record.
+    """Collects the event ids and checksums of a request body's records for its audit record.
 
     An audit record lists promises. A promise states, for one event type and hour, how many distinct
     events the body contains and what their checksums are. A consumer can then verify that it has
@@ -203,7 +203,9 @@ assert [f["name"] for f in ENVELOPE] == [
 
 
 class Slice:
-    """A small part of the Kafka records that a parser produces, grouped by event type.
+    """A small portion of the Kafka records that a parser produces, grouped by event type.
+
+    A parser returns its results in slices, so that its caller can do other work in between.
 
     Attributes:
         messages: Records by event type, in the order of their lines.
@@ -278,7 +280,7 @@ class ParsedEvent(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RecordOrigin:
-    """The values that all records of one byte range or batch have in common.
+    """The origin of records: the values that all records of one byte range or batch share.
 
     Attributes:
         range_id: Id of the range or batch.
@@ -404,7 +406,7 @@ class Parser:
             yield self._pending
 
     def max_records(self, body: bytes) -> int:
-        """Return an upper bound for the number of Kafka records that a body produces.
+        """Return an upper bound for the number of Kafka records that parsing a body produces.
 
         The bound is the number of lines. Blank lines are excluded if the rules declare that they
         produce no record.

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 from collections.abc import AsyncIterator
 from typing import Final, Protocol
 
 from hourmark.avro.registry import SchemaRegistry
 from hourmark.clock import SystemClock
+from hourmark.config.groups import KafkaSettings
 from hourmark.config.loading import Config
+from hourmark.kafka.clients import Cluster
 from hourmark.kafka.topic_names import TOKENS, TYPES
+from hourmark.kafka.topic_setup import create_topics
+from hourmark.rules.event_types import EventType
+from hourmark.rules.topics import event_topic_spec
 from hourmark_delivery_service.metrics import ServiceMetrics
 from hourmark_delivery_service.process.store_follower import StoreFollower
 from hourmark_delivery_service.queue.kafka_queue import KafkaQueue
 from hourmark_delivery_service.work.framing import find_framing
+from hourmark_delivery_service.work.missing_topics import MissingTopics
 from hourmark_delivery_service.work.rules_store import RulesStore
 from hourmark_delivery_service.work.service import DeliveryService
 
@@ -63,6 +70,9 @@ async def running_service(config: Config) -> AsyncIterator[DeliveryService]:
     rules = RulesStore(metrics)
     queue = KafkaQueue(config, metrics)
     service = DeliveryService(config, SystemClock(), queue, rules, metrics)
+    if _creates_topics(config):
+        create = functools.partial(_create_topic, config.kafka)
+        service.missing_topics = MissingTopics(create, rules, service.clock)
     followers = [StoreFollower(config, TYPES, rules)]
     if config.service.tokens_required:
         followers.append(StoreFollower(config, TOKENS, service.access.token_store))
@@ -76,14 +86,24 @@ async def running_service(config: Config) -> AsyncIterator[DeliveryService]:
             await asyncio.to_thread(follower.stop)
 
 
+def _creates_topics(config: Config) -> bool:
+    chosen = config.service.create_missing_topics
+    return config.kafka.mirrored if chosen is None else chosen
+
+
+def _create_topic(kafka: KafkaSettings, event_type: EventType) -> None:
+    create_topics(Cluster(kafka.edge, "edge"), [event_topic_spec(kafka, event_type)])
+
+
 @contextlib.asynccontextmanager
 async def progress_reporting(
     service: DeliveryService, config: Config, reporter: ProgressReporter
 ) -> AsyncIterator[None]:
-    """Return an async context manager that reports the progress of a service during its block.
+    """Return an async context manager that sends progress reports of a service during its block.
 
-    Reports begin once the service has read its rules and the schema registry has returned the
-    schema ids. At the end of the block the final report is sent.
+    A progress report states up to which time the service has answered all requests. Reports begin
+    once the service has read its rules and the schema registry has returned the schema ids. At the
+    end of the block the final report is sent.
 
     Args:
         service: Service whose progress is reported.

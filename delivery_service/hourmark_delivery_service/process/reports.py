@@ -98,7 +98,7 @@ class InflightSource(Protocol):
     def oldest_ms(self) -> int:
         """Return the time before which all received requests are answered, in Unix milliseconds.
 
-        The value never decreases between calls.
+        The value decreases only if the clock was set back by more than `CLOCKS_APART_MS_MAX`.
         """
         ...
 
@@ -106,8 +106,8 @@ class InflightSource(Protocol):
 class ServiceReporter:
     """Sends a host report of the delivery service to the queue every `report_seconds`.
 
-    A host report states up to which time the service has answered all requests. An hour of events
-    is closed only after such a report. Implements `ProgressReporter`.
+    A host report states up to which time the service has answered all requests. An hourly bucket of
+    events is closed only after such a report. Implements `ProgressReporter`.
 
     Args:
         service: Service that appends the reports to its queue.

@@ -261,9 +261,10 @@ def supervise(
     listener: socket.socket,
     worker_main: WorkerMain,
 ) -> None:
-    """Run the worker processes of a service until SIGTERM or SIGINT, then drain them.
+    """Run the worker processes of a service until SIGTERM or SIGINT.
 
-    Blocks until all workers have exited. On SIGHUP, the workers are replaced one by one.
+    The workers then answer their requests in flight and exit. Blocks until all have exited. On
+    SIGHUP, the workers are replaced one by one.
 
     Args:
         config: Configuration of the service.

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from hourmark.clock import Clock
+from hourmark.records.host_reports import CLOCKS_APART_MS_MAX
 
 _WORD: Final = 8  # written at once by every machine that this runs on
 _REPORTED: Final = 0
@@ -109,7 +110,7 @@ class WorkerStatusTable:
         self._words[self._at(slot, _IN_USE)] = 0
 
     def count_unanswered_worker(self) -> None:
-        """Record that a worker exited during shutdown without answering all its requests.
+        """Record that a worker process exited during shutdown without answering all its requests.
 
         Afterwards `requests` is never 0. The service therefore does not send its final report,
         which would state that all requests are answered.
@@ -144,10 +145,12 @@ class WorkerStatusTable:
     def oldest_ms(self) -> int:
         """Return the time before which all requests are answered, in Unix milliseconds.
 
-        It is the minimum over all workers, or the current time if there are none. The value never
-        decreases.
+        It is the minimum over all workers, or the current time if there are none. The value
+        decreases only if the clock was set back by more than `CLOCKS_APART_MS_MAX`.
         """
         claim = min((claim.oldest_ms for claim in self._all()), default=self._clock.now_ms())
+        if self._claimed_ms - claim > CLOCKS_APART_MS_MAX:
+            self._claimed_ms = claim
         self._claimed_ms = max(self._claimed_ms, claim)
         return self._claimed_ms
 

@@ -9,6 +9,7 @@ Guarantees beyond the contract of `port.Queue`:
   fails for long while the cluster is healthy or has brokers unknown to the producer. Requests in
   flight get `NotDelivered`; their clients retry with the same event ids.
 - Memory is bounded. If the producer's buffer is full, `append` waits and then fails.
+- A topic that cannot take records does not delay records of other topics (`topic_monitor`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import contextlib
 import functools
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -37,6 +38,7 @@ from hourmark_delivery_service.queue.running_producer import (
     is_fatal,
     make_producer,
 )
+from hourmark_delivery_service.queue.topic_monitor import SLOW_S, TopicMonitor
 
 _LOG = logging.getLogger(__name__)
 
@@ -71,7 +73,6 @@ class KafkaQueue:
         self, config: Config, metrics: ServiceMetrics, make_producer: MakeProducer = make_producer
     ) -> None:
         self._metrics = metrics
-        self._min_insync = config.kafka.edge.min_insync_replicas
         self._timeout_s = config.service.delivery_timeout_seconds
         self._config = config
         self._make_producer = make_producer
@@ -79,6 +80,11 @@ class KafkaQueue:
         self._suspicion: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
         self._current = RunningProducer(make_producer, producer_settings(config))
+        self._topics = TopicMonitor(
+            lambda: self._current.list_topics(_PROBE_TIMEOUT_S).topics,
+            config.kafka.edge.min_insync_replicas,
+            metrics,
+        )
         self._under_way = 0  # appends that wait for their reports
         self._wanted = asyncio.Event()
         self._reports = asyncio.create_task(self._serve_reports())
@@ -86,6 +92,7 @@ class KafkaQueue:
     async def append(self, messages: Mapping[str, Sequence[Message]]) -> None:
         if not any(messages.values()):
             return
+        await self._topics.check(messages.keys())
         producer = self._current
         delivery = _Delivery(self._loop, functools.partial(self._count, producer))
         deadline = self._loop.time() + self._timeout_s
@@ -101,9 +108,10 @@ class KafkaQueue:
                     else:
                         await self._produce_all(producer, topic, chunk, delivery, deadline)
             delivery.landed()
-            async with asyncio.timeout(self._timeout_s + _GRACE_S):
-                await delivery.done
+            await self._wait_for_delivery(delivery, messages.keys())
         except (NotDelivered, QueueUnavailable, TimeoutError) as error:
+            if not producer.fatal and (problem := await self._topics.examine(messages.keys())):
+                raise problem.to_error() from error
             self._after_failure(producer, set(messages))
             if isinstance(error, TimeoutError):
                 raise NotDelivered(
@@ -123,6 +131,13 @@ class KafkaQueue:
             failing_s = self._loop.time() - self._failing_since
             found.append(f"nothing was delivered since {failing_s:.0f} s")
         return found
+
+    async def topic_problems(self, topics: Sequence[str]) -> Mapping[str, str]:
+        try:
+            found = await self._topics.problems(topics)
+        except KafkaException:
+            return {}
+        return {topic: problem.message for topic, problem in found.items()}
 
     async def close(self, timeout_s: float) -> None:
         self._reports.cancel()
@@ -148,7 +163,23 @@ class KafkaQueue:
                     await self._wanted.wait()
 
     async def _cluster_problems(self, topics: Sequence[str]) -> list[str]:
-        return await asyncio.to_thread(self._problems, self._current, topics)
+        try:
+            found = await self._topics.problems(topics)
+        except KafkaException as error:
+            return [
+                f"Kafka does not answer at {self._current.bootstrap} (kafka.edge.bootstrap): "
+                f"{error.args[0]}"
+            ]
+        return [problem.message for problem in found.values()]
+
+    async def _wait_for_delivery(self, delivery: _Delivery, topics: Collection[str]) -> None:
+        done, _ = await asyncio.wait([delivery.done], timeout=min(SLOW_S, self._timeout_s))
+        if not done:
+            problem = await self._topics.examine(topics)
+            if problem is not None and problem.is_missing:  # there is no leader to wait for
+                raise problem.to_error()
+        async with asyncio.timeout(self._timeout_s + _GRACE_S):
+            await delivery.done
 
     async def _send(
         self,
@@ -264,35 +295,6 @@ class KafkaQueue:
         self._metrics.producer_renewals.inc()
         self._current = RunningProducer(self._make_producer, producer_settings(self._config))
         threading.Thread(target=producer.purge, name="retired-producer", daemon=True).start()
-
-    def _problems(self, producer: RunningProducer, topics: Sequence[str]) -> list[str]:
-        try:
-            known = producer.list_topics(_PROBE_TIMEOUT_S).topics
-        except KafkaException as error:
-            return [
-                f"Kafka does not answer at {producer.bootstrap} (kafka.edge.bootstrap): "
-                f"{error.args[0]}"
-            ]
-        found = []
-        for topic in topics:
-            metadata = known.get(topic)
-            if metadata is None or metadata.error is not None:
-                found.append(
-                    f"the topic {topic} does not answer: "
-                    f"{metadata.error if metadata else 'it does not exist'}"
-                )
-                continue
-            if not metadata.partitions:
-                found.append(f"Kafka reports no partitions of the topic {topic}")
-            for partition in metadata.partitions.values():
-                if partition.leader < 0:
-                    found.append(f"{topic}-{partition.id} has no leader")
-                elif len(partition.isrs) < self._min_insync:
-                    found.append(
-                        f"{topic}-{partition.id} has {len(partition.isrs)} in-sync "
-                        f"replicas of {self._min_insync} needed"
-                    )
-        return found
 
 
 class _Delivery:

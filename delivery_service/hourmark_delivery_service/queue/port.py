@@ -15,7 +15,8 @@ from hourmark_delivery_service.message import Message
 class Queue(Protocol):
     """The interface of a durable queue, such as Kafka, that stores records by topic.
 
-    Many tasks of one event loop may use a queue concurrently. `KafkaQueue` implements it.
+    A record counts as stored once all in-sync replicas have it. Many tasks of one event loop may
+    use a queue concurrently. `KafkaQueue` implements it.
     """
 
     async def append(self, messages: Mapping[str, Sequence[Message]]) -> None:
@@ -30,6 +31,8 @@ class Queue(Protocol):
         Raises:
             QueueUnavailable: If the queue does not accept the records. Some may have been stored.
             NotDelivered: If delivery failed or timed out. Some records may have been stored.
+            TopicUnavailable: If one of the topics cannot take records, while the queue as a whole
+                works. Records of the other topics may have been stored.
         """
         ...
 
@@ -43,6 +46,21 @@ class Queue(Protocol):
 
         Returns:
             One message per problem, or an empty list if no problem was found.
+        """
+        ...
+
+    async def topic_problems(self, topics: Sequence[str]) -> Mapping[str, str]:
+        """Return the given topics that cannot take records now, with the reason for each.
+
+        Appends to other topics are not affected. Responds within a few seconds and never raises an
+        exception.
+
+        Args:
+            topics: Names of the topics to check.
+
+        Returns:
+            Messages with the operator's next step, by topic. Empty if there is no problem, or if
+            the queue as a whole does not respond, which `problems` reports.
         """
         ...
 

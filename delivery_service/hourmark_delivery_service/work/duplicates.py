@@ -33,7 +33,8 @@ class SharedWork(Generic[T]):
     Attributes:
         body: Request body, which is compared because different bodies may have the same key.
         must_finish: Whether the work must not be cancelled, even if all waiting clients disconnect.
-        waiters: Futures of the requests that wait for the result.
+        waiters: One future for each waiting request. It gets the result or the exception of the
+            work.
     """
 
     body: bytes
@@ -64,16 +65,16 @@ class RequestCoalescer(Generic[T]):
         start: Callable[[SharedWork[T]], Coroutine[Any, Any, T]],
         peer: ClientPeer,
     ) -> T:
-        """Start the work of a request, or join the work of an identical request, and wait for its
-        result.
+        """Perform the work of a request, or wait for an identical request in progress.
 
         Requests are identical if they have the same key and an equal body.
 
         Args:
             key: Identity of the request.
             body: Request body.
-            start: Returns the coroutine that performs the work. The coroutine sets `must_finish` of
-                the argument when it must not be cancelled any more.
+            start: Returns the coroutine that performs the work. It is called only if no identical
+                request is in progress. The coroutine sets `must_finish` of the argument when it
+                must not be cancelled any more.
             peer: Client that waits for the result.
 
         Returns:

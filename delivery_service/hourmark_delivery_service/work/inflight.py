@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 from collections.abc import Callable, Iterator
 from typing import Final
 
 from hourmark.clock import Clock
+from hourmark.records.host_reports import CLOCKS_APART_MS_MAX
 from hourmark_delivery_service.errors import ServiceUnavailable
 from hourmark_delivery_service.metrics import ServiceMetrics
+
+_LOG = logging.getLogger(__name__)
 
 # of a body: itself, the records that the producer holds, and what parsing keeps of them for the
 # audit
@@ -66,6 +70,7 @@ class InflightRequests:
         self._readings: dict[int, _Reading] = {}
         self.bytes = 0  # of requests under way
         self._claimed_ms = 0
+        self._last_ms = 0  # the latest clock reading
 
     def set_start_min(self, start_ms: int) -> None:
         """Set a lower bound for the start times of future requests.
@@ -84,10 +89,10 @@ class InflightRequests:
         """Return a context manager that counts a new request as in flight during its block.
 
         The block receives the new request. Its start time is the current time, but never earlier
-        than a result of `oldest_ms`, even if the clock is set back. At the end of the block, the
-        memory of the request is released.
+        than a result of `oldest_ms`, unless the clock was set back by more than
+        `CLOCKS_APART_MS_MAX`. At the end of the block, the memory of the request is released.
         """
-        with self._counted(InflightRequest(max(self._clock.now_ms(), self._claimed_ms))) as request:
+        with self._counted(InflightRequest(self._now_ms())) as request:
             yield request
 
     @contextlib.contextmanager
@@ -166,12 +171,10 @@ class InflightRequests:
         """Return the time before which all requests are answered, in Unix milliseconds.
 
         It is the start time of the oldest request in flight, or the current time if there is none.
-        The value never decreases.
+        The value decreases only if the clock was set back by more than `CLOCKS_APART_MS_MAX`.
         """
-        claim = min(
-            (request.start_ms for request in self._requests.values()), default=self._clock.now_ms()
-        )
-        self._claimed_ms = max(self._claimed_ms, claim)
+        oldest_ms = self._oldest_ms(self._now_ms())
+        self._claimed_ms = max(self._claimed_ms, oldest_ms)
         return self._claimed_ms
 
     @property
@@ -182,6 +185,26 @@ class InflightRequests:
         has disconnected.
         """
         return len(self._requests)
+
+    def _now_ms(self) -> int:
+        # A clock that was hours ahead and is corrected must not hold new requests in the future: they
+        # would be refused, or be stamped with a wrong time, until the clock has caught up.
+        now_ms = self._clock.now_ms()
+        step_ms = max(self._last_ms, self._claimed_ms) - now_ms
+        self._last_ms = now_ms
+        if step_ms > CLOCKS_APART_MS_MAX:
+            _LOG.warning(
+                "this machine's clock was set back by at least %d s; requests are stamped with "
+                "its new time",
+                step_ms // 1000,
+            )
+            for request in self._requests.values():
+                request.start_ms = min(request.start_ms - step_ms, now_ms)
+            self._claimed_ms = self._oldest_ms(now_ms)
+        return max(now_ms, self._claimed_ms)
+
+    def _oldest_ms(self, default_ms: int) -> int:
+        return min((request.start_ms for request in self._requests.values()), default=default_ms)
 
     @contextlib.contextmanager
     def _counted(self, request: InflightRequest) -> Iterator[InflightRequest]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
+from hourmark.rules.event_types import EventType
 from hourmark.rules.revision import Rules, RulesBook, key_matches_content, revision_order
 from hourmark_delivery_service.metrics import ServiceMetrics
 from hourmark_delivery_service.parsing import CompiledRules
@@ -14,10 +15,9 @@ _LOG = logging.getLogger(__name__)
 
 
 class RulesStore:
-    """All rules revisions that were read from the topic `hourmark.types`.
+    """All rules revisions (versions of the declared types and sources) that were read from Kafka.
 
-    A rules revision is one version of the declared event types and sources. It is compiled for
-    parsing on first use.
+    They are read from the topic `hourmark.types`, and compiled for parsing on first use.
 
     One thread calls `feed`, and the event loop calls the other methods. If the newest revision is
     missing from the topic or cannot be used, `latest` is None and the service accepts no new data.
@@ -125,6 +125,21 @@ class RulesStore:
         return {
             v.schema_id: name for rules in self._book.revisions for name, v in rules.types.items()
         }
+
+    def declaration(self, event_type: str) -> EventType | None:
+        """Return the newest known declaration of an event type.
+
+        A type that the rules in force no longer contain is included, because tailers may still send
+        ranges that name an earlier revision.
+
+        Args:
+            event_type: Name of the type.
+
+        Returns:
+            The declaration. None if no known revision contains the type.
+        """
+        versions = (rules.types.get(event_type) for rules in reversed(self._book.revisions))
+        return next((version.declaration for version in versions if version is not None), None)
 
     def unavailable_reason(self, revision: str) -> str:
         """Return a message that explains why `get` returns None for a rules revision.

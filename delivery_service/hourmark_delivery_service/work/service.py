@@ -13,12 +13,12 @@ from typing import Final, TypeVar
 
 from hourmark.clock import Clock
 from hourmark.config.loading import Config
-from hourmark.kafka.topic_names import AUDIT, HOSTS, events_topic
+from hourmark.kafka.topic_names import AUDIT, HOSTS, event_type_of_topic, events_topic
 from hourmark.records.host_reports import HostReport
 from hourmark.records.ranges import ByteRange
-from hourmark.records.wire import OBSERVED_AT_HEADER
+from hourmark.records.wire import OBSERVED_AT_HEADER, TOPIC_UNAVAILABLE
 from hourmark_delivery_service.access.grants import AccessControl
-from hourmark_delivery_service.errors import QueueError, ServiceUnavailable
+from hourmark_delivery_service.errors import QueueError, ServiceUnavailable, TopicUnavailable
 from hourmark_delivery_service.metrics import ServiceMetrics
 from hourmark_delivery_service.parsing import TIME_MS_END, Batch, CompiledRules, Parser, Slice
 from hourmark_delivery_service.queue.port import Queue
@@ -26,6 +26,7 @@ from hourmark_delivery_service.work.body import BodyReader
 from hourmark_delivery_service.work.duplicates import RequestCoalescer, SharedWork
 from hourmark_delivery_service.work.framing import Framing
 from hourmark_delivery_service.work.inflight import InflightRequest, InflightRequests
+from hourmark_delivery_service.work.missing_topics import MissingTopics
 from hourmark_delivery_service.work.peer import ClientPeer
 from hourmark_delivery_service.work.rules_store import RulesStore
 from hourmark_delivery_service.work.turns import Job
@@ -106,6 +107,7 @@ class DeliveryService:
         framing_error: Why the schema ids are not known yet, or an empty string.
         first_report_sent: Whether the first host report of this process is in the queue. No events
             are accepted before, because hours could close without them.
+        missing_topics: Creates missing topics of event types. None if this service must not.
     """
 
     def __init__(
@@ -123,6 +125,7 @@ class DeliveryService:
         self.first_report_sent = (
             False  # whether this incarnation's first report is in the queue: it precedes all events
         )
+        self.missing_topics: MissingTopics | None = None  # creates them, where it may
         self.executor = FairExecutor()
         self.bodies = BodyReader(self.inflight, self.executor, self.settings.body_seconds)
         self._twins: RequestCoalescer[Parser] = RequestCoalescer()
@@ -189,14 +192,35 @@ class DeliveryService:
         """
         self.framing_error = error
 
-    def check_clock(self, observed_at_ms: int) -> None:
-        """Check that this service's clock is not far behind the observation time of a request.
+    def check_range_clock(self, observed_at_ms: int) -> None:
+        """Check that the observation time of a byte range is not too far ahead of this clock.
 
-        With such a clock, the service would reject events whose correct time appears to be in the
-        future.
+        A tailer stamps a range with a service's clock before it first sends the range, and can
+        never change the stamp, because event ids depend on it. If that clock was ahead and was
+        corrected, ranges with the wrong stamp are still to be delivered. They are parsed by their
+        stamp alone, so they give the same records as before the correction.
 
         Args:
-            observed_at_ms: Time at which the client observed the data, in Unix milliseconds.
+            observed_at_ms: Observation time of the range, in Unix milliseconds.
+
+        Raises:
+            ServiceUnavailable: If the time is more than `service.range_ahead_seconds` ahead. The
+                client should retry after 10 seconds.
+        """
+        ahead_s = (observed_at_ms - self.clock.now_ms()) / 1000
+        if ahead_s > self.settings.range_ahead_seconds:
+            message = (
+                f"the range was stamped by a clock that is {ahead_s:.0f} s ahead of this service's; "
+                "if this service's clock is right, set service.range_ahead_seconds above that for "
+                "as long as such ranges are delivered"
+            )
+            raise ServiceUnavailable("clock_behind", message, retry_after_s=10)
+
+    def check_clock(self, observed_at_ms: int) -> None:
+        """Check that this service's clock is not far behind the time of a batch of events.
+
+        Args:
+            observed_at_ms: Time of the batch in Unix milliseconds, as the client states it.
 
         Raises:
             ServiceUnavailable: If the clock is more than 15 minutes behind. The client should retry
@@ -300,6 +324,8 @@ class DeliveryService:
                 with_checksums=self.framing.has_checksums
             )
             await self.queue.append({AUDIT: [{"key": audit.range_id, "value": value}]})
+        except TopicUnavailable as error:
+            raise self._topic_unavailable(error) from error
         except QueueError as error:
             raise ServiceUnavailable("queue", f"nothing was acknowledged: {error}") from error
         for event_type, count in parser.events.items():
@@ -308,6 +334,15 @@ class DeliveryService:
             self.metrics.count_dead_letters(claimed_type, parser.declared_source, reason, count)
         self.metrics.blank_lines.inc(parser.blanks)
         self.metrics.received_bytes.inc(len(body))
+
+    def _topic_unavailable(self, error: TopicUnavailable) -> ServiceUnavailable:
+        event_type = event_type_of_topic(error.topic)
+        message = f"nothing was acknowledged: {error}"
+        if self.missing_topics is not None and error.is_missing and event_type is not None:
+            self.missing_topics.report(event_type)
+            if why := self.missing_topics.error(event_type):
+                message += f"; this service could not create it: {why}"
+        return ServiceUnavailable(TOPIC_UNAVAILABLE, message)
 
     async def append_report(self, report: HostReport) -> None:
         """Append a host report to the queue and count it in the metrics.

@@ -16,9 +16,10 @@ from collections.abc import AsyncIterator
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Job:
-    """The work of one request, as scheduled by `JobQueue` and `FairLock`.
+    """The work of one request, which `JobQueue` and `FairLock` schedule in short turns.
 
-    Large work is divided into short turns, so that requests that share a thread alternate.
+    Turns of different requests alternate, so that a small request does not wait until a large one
+    is finished.
 
     Attributes:
         turns: Number of turns that the job has had.
@@ -28,10 +29,11 @@ class Job:
 
 
 class JobQueue:
-    """A queue of jobs that alternates between the least served job and the longest waiting job.
+    """A queue of jobs, each the work of one request, that is fair to small and large jobs.
 
-    If n jobs are waiting, each gets a turn within 2 n turns. A small job therefore never waits
-    until large jobs are finished, and many small jobs cannot starve a large one.
+    `pop_next` alternates between the job with the fewest turns so far and the job that has waited
+    longest. If n jobs are waiting, each gets a turn within 2 n turns. A small job therefore never
+    waits until large jobs are finished, and many small jobs cannot starve a large one.
     """
 
     def __init__(self) -> None:

@@ -39,8 +39,9 @@ LONG_RECORDS: Final = 4096  # and so may one over more records
 class FairExecutor:
     """Runs CPU-bound work of requests in turns, in the event loop or in a background thread.
 
-    Waiting requests take turns in a fair order, so that no request has to wait until another one is
-    finished. Call all methods from one event loop.
+    Work in the event loop must take at most a few milliseconds per turn. Waiting requests take
+    turns in a fair order, so that no request has to wait until another one is finished. Call all
+    methods from one event loop.
     """
 
     def __init__(self) -> None:

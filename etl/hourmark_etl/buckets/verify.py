@@ -49,6 +49,23 @@ class BucketFault(enum.StrEnum):
     """Kind of fault that the verification of closed buckets can find.
 
     The value of each member is the name that commands print, such as `missing-file`.
+
+    Attributes:
+        MISSING_BUCKET: There is no bucket for an hour between two closed buckets.
+        MISSING_MARKER: The folder of the bucket has no `_SUCCESS` file (the marker).
+        BAD_MARKER: The marker is not a valid manifest of this bucket.
+        CHAIN: The marker does not refer to the marker of the previous bucket.
+        MISSING_FILE: A file that the manifest lists does not exist.
+        EXTRA_FILE: The folder contains a file that the manifest does not list.
+        SIZE: A file does not have the size that the manifest states.
+        DIGEST: The content of a file does not match its digest.
+        COUNT: The number of events differs from the manifest.
+        UNREADABLE: A file cannot be read or decoded.
+        SCHEMA: The schema of a file differs from the manifest.
+        DUPLICATE: An event id occurs more than once.
+        ID_SUM: The sum of the event ids differs from the manifest.
+        HOUR: The time of an event does not belong to the bucket.
+        LATE: The numbers of late events differ from the manifest.
     """
 
     MISSING_BUCKET = (

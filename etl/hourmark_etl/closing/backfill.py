@@ -23,7 +23,8 @@ class BackfillPlan(NamedTuple):
     """The hours that event types back-fill.
 
     Attributes:
-        hours: By event type, hours in ascending order, Unix seconds.
+        hours: By event type, the hours that a cut allows to back-fill in ascending order, Unix
+            seconds. Empty without a cut, and if frontiers were moved.
         has_moved: Whether frontiers were moved, so that they must be read again.
     """
 
@@ -60,6 +61,7 @@ def advance_backfill(
             begun.append(f)
     if not new and not begun:
         return BackfillPlan({}, has_moved=False)
+    # Nothing of a new type is closed, so its oldest hour counts even if it lies beyond the cut.
     hours = {
         **find_hours_to_backfill(database, new),
         **find_hours_to_backfill(database, begun, below_offsets),
@@ -71,7 +73,12 @@ def advance_backfill(
     ]
     if moved:
         move_open_frontiers(database, lease, moved)
-    return BackfillPlan(hours, has_moved=bool(moved))
+        return BackfillPlan({}, has_moved=True)
+    if below_offsets is None:
+        return BackfillPlan({}, has_moved=False)
+    return BackfillPlan(
+        find_hours_to_backfill(database, [*new, *begun], below_offsets), has_moved=False
+    )
 
 
 def next_hour_to_close(frontier: Frontier, hours: Sequence[int]) -> Hour:

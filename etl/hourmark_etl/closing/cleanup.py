@@ -58,6 +58,8 @@ _FOLDER: Final = re.compile(r"(?P<epoch>\d{12})-(?P<shard>[a-z][a-z0-9-]*)-[0-9a
 class CleanupCounts:
     """The number of files and folders that one cleanup round deleted.
 
+    Staged files hold copies of Kafka records, from which buckets are written and proved.
+
     Attributes:
         event_files: Staged files of events.
         audit_files: Staged files of audit records, the statements of what a byte range contains.
@@ -77,9 +79,9 @@ class CleanupCounts:
 class Cleaner:
     """Deletes staged files, uploads and indexes that are no longer needed.
 
-    The driver that closes buckets calls `poll` in its loop. Each round deletes a limited number of
-    files. The closer's lease protects every deletion, so a process that lost the lease deletes
-    nothing. An instance is not thread-safe.
+    Staged files hold copies of Kafka records. The driver that closes buckets calls `poll` in its
+    loop. Each round deletes a limited number of files. The closer's lease protects every deletion,
+    so a process that lost the lease deletes nothing. An instance is not thread-safe.
 
     Args:
         storage: Storage with the files.

@@ -68,10 +68,13 @@ _LOG = logging.getLogger(__name__)
 
 
 class Closer:
-    """Publishes the hourly buckets of all event types once their content is complete.
+    """Closes the hourly buckets of all event types, in the order of their hours.
 
-    Creating an instance acquires the closer's lease in the ledger, so an older closer can no longer
-    change anything. Call `step` repeatedly. An instance is not thread-safe.
+    A bucket contains the events of one event type and hour. It is closed when it is published on
+    storage and recorded as closed in the ledger (the ETL's state database). This happens once its
+    content is proved to be complete, once its deadline has passed, or if an operator orders it.
+    Creating an instance acquires the closer's lease in the ledger, so that an older closer can no
+    longer change anything. Call `step` repeatedly. Not thread-safe.
 
     Args:
         ports: Storage, ledger, Kafka clusters and other services to use.
@@ -129,14 +132,15 @@ class Closer:
         self._sites.close()
 
     def step(self) -> Waiting | int:
-        """Close all hours that can be closed now, for all event types.
+        """Close all hourly buckets that can be closed now, for all event types.
 
-        Progress is stored in the ledger. After an error or a crash, call the method again to
-        continue. A staged file that cannot be read is staged again, and the call then returns 0.
+        Progress is stored in the ledger (the ETL's state database), so after an error or a crash
+        the next call continues. If a staged file (a file with records from Kafka) cannot be read,
+        the call reads these records from Kafka again, closes nothing and returns 0.
 
         Returns:
-            The number of hours that were closed, or a `Waiting` that describes what the next hours
-            wait for.
+            The number of buckets that were closed. If no bucket can be closed yet, a `Waiting` that
+            describes what the next buckets wait for.
 
         Raises:
             Unavailable: A server does not answer. The next call continues.
@@ -216,8 +220,9 @@ class Closer:
         return self._close_hours_of_cut(cut)
 
     def _with_notice(self, f: Frontier) -> Frontier:
-        # Sources must have caught up since the closer noticed an hour to back-fill.
-        if f.hour >= f.first_hour:
+        # Sources must have caught up since the closer noticed the oldest hour to back-fill. Once an
+        # hour is closed, older ones are late anyway.
+        if f.hour >= f.first_hour or f.previous_hour is not None:
             return f
         known = self._noticed.get(f.event_type)
         if known is None or known.hour != f.hour:
@@ -406,7 +411,7 @@ class Closer:
         return [
             f
             for f in self._due_frontiers(frontiers, HourState.OPEN)
-            if f.event_type not in conflicting and _is_under(cut, f)
+            if f.event_type not in conflicting and _is_under(cut, self._with_notice(f))
         ]
 
     def _close_forced(self, forced: Sequence[Frontier], given: Mapping[str, Override]) -> int:
@@ -609,6 +614,6 @@ def _phase_of(error: Unavailable) -> ClosingPhase:
 
 
 def _is_under(cut: ClosingCut, f: Frontier) -> bool:
-    return f.hour.end_ms <= cut.watermarks_ms.get(f.event_type, 0) and cut.audit_next.reaches(
+    return f.awaited_ms <= cut.watermarks_ms.get(f.event_type, 0) and cut.audit_next.reaches(
         f.settled_next
     )

@@ -24,12 +24,12 @@ from hourmark_etl.storage import Storage
 
 @dataclasses.dataclass(frozen=True)
 class Engine:
-    """Runs the expensive steps of closing: proving, comparing and writing hours.
+    """Runs the expensive steps of closing hourly buckets: proofs, comparisons and writing.
 
     Each method processes all given event types together, split into tasks of limited size.
 
     Attributes:
-        storage: Storage with staged files and buckets.
+        storage: Storage with staged files (records that were read from Kafka) and buckets.
         database: Database of the ledger.
         config: The complete configuration.
         runner: Executes the tasks; by default in this process.
@@ -41,18 +41,19 @@ class Engine:
     runner: Runner = dataclasses.field(default_factory=Runner)
 
     def prove(self, frozen: Collection[Frontier], audit_next: AuditOffsets) -> dict[str, Proof]:
-        """Check whether the staged rows of hours contain every event that audit records promise.
+        """Check whether the rows of hourly buckets contain every event that audit records promise.
 
-        An audit record states how many events a byte range of a log file contains for each type and
-        hour. Missing events are not an error; they are listed in the proof.
+        Staged rows are events that were read from Kafka. An audit record states how many events a
+        byte range of a log file contains for each type and hour. Missing events raise no error;
+        they are listed in the proof.
 
         Args:
-            frozen: The hours to prove, one per event type. Their rows are already fixed in the
-                ledger.
-            audit_next: Audit records below these offsets are checked.
+            frozen: The hours of the buckets, one per event type. The ledger has already assigned
+                rows to these buckets, so that no further rows are added.
+            audit_next: Only audit records below these offsets are checked.
 
         Returns:
-            A proof by event type. Its `findings` are empty if all events exist.
+            A proof by event type. Its `findings` are empty if no event is missing.
 
         Raises:
             Unreadable: A staged file is missing or damaged. Stage it again and repeat the call.
@@ -69,9 +70,11 @@ class Engine:
         }
 
     def compare(self, skip_paths: Collection[str]) -> AuditComparison | None:
-        """Compare the next new audit files with all others, to find contradictory audit records.
+        """Compare new files of audit records with all others, to find contradictory records.
 
-        Two audit records contradict each other if they describe the same byte range differently.
+        An audit record states which events a byte range of a log file contains. Two records
+        contradict each other if they describe the same byte range differently. Each call compares a
+        limited number of files; call the method until it returns None.
 
         Args:
             skip_paths: Paths of audit files to skip.
@@ -87,18 +90,19 @@ class Engine:
     def write(
         self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str
     ) -> list[WrittenHour]:
-        """Write the Avro container files of sealed hours, without duplicate events.
+        """Write the Avro container files of hourly buckets, without duplicate events.
 
-        The files are not published by this method. After an error, repeat the call with another
-        folder.
+        The files are written to a folder of their own; another step publishes them. After an error,
+        repeat the call with another folder.
 
         Args:
-            sealed: The hours and the staged rows that belong to them.
+            sealed: The buckets, with the staged rows (events that were copied from Kafka) that
+                belong to each of them. Their content is fixed.
             schemas: Avro schemas as JSON, by schema id.
             folder: Path of a new folder for the files.
 
         Returns:
-            The files of each hour, in the order of `sealed`.
+            The files of each bucket, in the order of `sealed`.
 
         Raises:
             Unreadable: A staged file is missing or damaged. Stage it again and repeat the call.

@@ -19,11 +19,11 @@ PAUSE_SECONDS_MAX: Final = 600.0  # after a staged file that cannot be restored 
 
 
 class HoldReason(NamedTuple):
-    """The reason why the next hour of an event type cannot be closed at present.
+    """The reason why the next hourly bucket of an event type cannot be closed at present.
 
     Attributes:
-        hour: The hour that cannot be closed.
-        phase: The step of closing that failed or still waits.
+        hour: Hour of the bucket.
+        phase: The step of closing that failed or is not finished.
         what: Readable causes, each a separate text.
     """
 
@@ -34,12 +34,12 @@ class HoldReason(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Hold:
-    """The pause of one event type: closing does not try the type again before a given time.
+    """A pause in closing the buckets of one event type, after an attempt to close one has failed.
 
     Attributes:
-        reason: Why the type cannot close; None if the reason no longer applies.
-        not_before_s: Time of the next try, in seconds of the monotonic clock.
-        pause_s: Length of the last pause that `hold_with_backoff` set, in seconds.
+        reason: Why no bucket can be closed; None if the cause was removed.
+        not_before_s: Time of the next attempt, in seconds of the monotonic clock.
+        pause_s: Length in seconds of the last pause that `hold_with_backoff` set.
     """
 
     reason: HoldReason | None = None
@@ -51,12 +51,12 @@ _NO_HOLD: Final = Hold()
 
 
 class ClosingHolds:
-    """Remembers, for each event type, why closing failed and when to try it again.
+    """The event types whose buckets cannot be closed at present, with causes and pauses.
 
-    A hold consists of a pause, during which the type is skipped, and a reason, which is shown to
-    operators. The object also stores which staged files could not be restored, and which types have
-    buckets that could not be checked. Its state is kept in memory only. An instance is not
-    thread-safe.
+    For each type, the object stores the reason of the last failure, which is shown to operators,
+    and a pause during which the closer skips the type. It also stores which staged files could not
+    be read from Kafka again, and for which types buckets could not be checked at startup. The state
+    is kept in memory only. Not thread-safe.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class ClosingHolds:
         self._unchecked: frozenset[str] = frozenset()
 
     def hold(self, event_type: str, reason: HoldReason, now_s: float) -> None:
-        """Pause a type for 10 seconds (`RETRY_SECONDS`) after a failure that may resolve itself.
+        """Skip an event type for 10 seconds (`RETRY_SECONDS`) after a probably temporary failure.
 
         Args:
             event_type: Event type to pause.
@@ -76,7 +76,7 @@ class ClosingHolds:
         self._change(event_type, reason=reason, not_before_s=now_s + RETRY_SECONDS)
 
     def hold_with_backoff(self, event_type: str, reason: HoldReason, now_s: float) -> None:
-        """Pause a type after a failure that an operator must repair, with exponential backoff.
+        """Skip an event type, with exponential backoff, after a failure that needs an operator.
 
         The first pause takes 20 seconds. Each further call doubles the pause, up to 600 seconds
         (`PAUSE_SECONDS_MAX`), because every retry repeats expensive work. `release` resets the
@@ -91,7 +91,7 @@ class ClosingHolds:
         self._change(event_type, reason=reason, not_before_s=now_s + pause_s, pause_s=pause_s)
 
     def allow_retry(self, event_type: str) -> None:
-        """End the pause of a type, so that the next poll tries to close it again.
+        """End the pause of an event type, so that the closer's next poll tries to close its bucket.
 
         The reason and the length of the next pause are kept. The call has no effect if the type is
         not paused.
@@ -103,7 +103,7 @@ class ClosingHolds:
             self._change(event_type, not_before_s=0.0)
 
     def resolve(self, event_type: str) -> None:
-        """Remove the reason why a type cannot be closed.
+        """Remove the reason why the next bucket of an event type cannot be closed.
 
         A running pause continues. The call has no effect if the type has no reason.
 
@@ -114,9 +114,9 @@ class ClosingHolds:
             self._change(event_type, reason=None)
 
     def release(self, event_type: str) -> None:
-        """Remove the pause and the reason of a type, and reset its backoff.
+        """End the pause of an event type, remove its reason, and reset its backoff.
 
-        Call it after an hour of the type was closed.
+        Call it after a bucket of the type was closed.
 
         Args:
             event_type: Event type that was closed.
@@ -124,19 +124,19 @@ class ClosingHolds:
         self._by_type.pop(event_type, None)
 
     def is_due(self, event_type: str, now_s: float) -> bool:
-        """Return whether closing may try a type now.
+        """Return whether the closer may try to close a bucket of an event type now.
 
         Args:
             event_type: Event type to check.
             now_s: Current time of the monotonic clock, in seconds.
 
         Returns:
-            True if the type is not paused, or if its pause has ended.
+            False only while the type is paused after a failure.
         """
         return now_s >= self._of(event_type).not_before_s
 
     def reason(self, event_type: str) -> HoldReason | None:
-        """Return why a type cannot be closed.
+        """Return why the next bucket of an event type cannot be closed.
 
         Args:
             event_type: Event type to look up.
@@ -165,6 +165,8 @@ class ClosingHolds:
     def is_restaged(self, path: str) -> bool:
         """Return whether a staged file replaces one that was unreadable.
 
+        A staged file contains records that were copied from Kafka.
+
         Args:
             path: HDFS path of the file, relative to the storage root.
 
@@ -191,7 +193,10 @@ class ClosingHolds:
         return self._unrestorable
 
     def set_unchecked_types(self, event_types: Collection[str]) -> None:
-        """Store which types have buckets on storage that could not be checked at startup.
+        """Store the event types for which the buckets on storage could not be checked at startup.
+
+        At startup, a closer checks that the buckets on storage are those that the ledger (the ETL's
+        state database) has closed.
 
         Args:
             event_types: Types with unchecked buckets; empty if all were checked. They replace all

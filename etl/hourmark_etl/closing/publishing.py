@@ -102,7 +102,7 @@ def build_manifest(
         fingerprints: Schema fingerprints by schema id, for all schemas of the files.
         previous: Hour and digest of the previous bucket's `_SUCCESS` file; None for the type's
             first hour.
-        ledger: The ledger's id and commit number.
+        ledger: Id (UUID) and commit number of the ledger, the state database of the ETL.
         attempt: Id of the publishing attempt.
         now_ms: Time of closing in Unix milliseconds.
         unverified: Readable descriptions of checks that an operator's override skipped, in addition
@@ -276,7 +276,8 @@ def publish(
         The manifest of the bucket that now exists.
 
     Raises:
-        Unwritable: Some rows cannot be written. An override can close the hour without them.
+        Unwritable: Some rows cannot be written. An operator's override can close the hour without
+            them.
         Finding: The files do not read back as written, or a folder without a marker exists in place
             of the bucket. Nothing is published.
         StorageError: A storage operation failed.
@@ -333,26 +334,27 @@ def _read_back(storage: Storage, attempt: str, manifest: Manifest) -> None:
 
 
 class Unwritable(Finding):
-    """Raised if a sealed hour has rows that cannot be written, or needs an unreadable older bucket.
+    """Raised if a bucket cannot be written as a whole, so that an operator must decide.
 
-    A sealed hour is one whose content is fixed in the ledger. An operator's override can close the
-    hour without these rows or checks.
+    The bucket contains rows that cannot be written, or a check of it needs an older bucket that
+    cannot be read. An operator's override can close the bucket without these rows or checks.
     """
 
 
 class LedgerChanged(Finding):
-    """Raised if ledger rows that a sealed hour needs were changed or deleted after sealing.
+    """Raised if ledger rows that a sealed bucket needs are damaged, or were changed afterwards.
 
-    A sealed hour is one whose content is fixed in the ledger.
+    A bucket is sealed when its content is fixed in the ledger (the ETL's state database). An
+    operator must restore or rebuild the ledger.
     """
 
 
 class PublishFailure(NamedTuple):
-    """An hour that could not be published or checked, with the error.
+    """An hourly bucket that could not be published, or whose existence could not be checked.
 
     Attributes:
-        frontier: The hour and its event type.
-        error: The error that prevented publication or the check.
+        frontier: The event type and hour of the bucket.
+        error: The error that prevented the publication or the check.
     """
 
     frontier: Frontier
@@ -361,11 +363,14 @@ class PublishFailure(NamedTuple):
 
 @dataclasses.dataclass
 class PublishResult:
-    """The result of publishing the sealed hours of several event types.
+    """The result of publishing hourly buckets of several event types.
+
+    The ledger is the state database of the ETL.
 
     Attributes:
-        closings: The hours that are published, with their manifests.
-        failures: The hours that could not be published, with the reasons.
+        closings: The published buckets, with their manifests. They are not recorded as closed in
+            the ledger yet.
+        failures: The buckets that could not be published, with the reasons.
     """
 
     closings: list[PublishedHour] = dataclasses.field(default_factory=list)
@@ -374,10 +379,10 @@ class PublishResult:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Publisher:
-    """Writes sealed hours and publishes them as buckets on storage.
+    """Writes hourly buckets whose content is fixed, and publishes them on storage.
 
-    A sealed hour is one whose content and grade are fixed in the ledger. The ledger records it as
-    closed only after publication; that is the task of the caller.
+    The content and the grade of such a bucket are sealed in the ledger. After publication, the
+    caller records the bucket as closed in the ledger.
 
     Attributes:
         engine: Writes the container files.
@@ -397,17 +402,17 @@ class Publisher:
     publishers: int
 
     def find_published(self, sealed: Collection[Frontier]) -> PublishResult:
-        """Find sealed hours whose buckets already exist on storage.
+        """Find the hourly buckets that are sealed in the ledger and already exist on storage.
 
-        Call it after a restart, because an interrupted closer may have published hours without
-        recording them as closed in the ledger.
+        Call it after a restart, because an interrupted closer may have published buckets without
+        recording them as closed in the ledger (the ETL's state database).
 
         Args:
             sealed: The first sealed hour of each type, with the sealed hours that follow it.
 
         Returns:
-            The published hours with their manifests, and the hours that could not be checked. Hours
-            without a bucket are in neither list.
+            The published buckets with their manifests, and the hours that could not be checked.
+            Hours without a bucket are in neither list.
 
         Raises:
             ForeignLedger: A bucket was published with other contents than this ledger sealed.
@@ -419,16 +424,18 @@ class Publisher:
         )
 
     def publish(self, sealed: Collection[Frontier]) -> PublishResult:
-        """Write and publish all sealed hours of several event types.
+        """Write and publish the buckets of all sealed hours of several event types.
 
-        If an hour fails, the error is part of the result, and the later hours of the same type are
-        not published. Other types are not affected. After an exception the call can be repeated.
+        An hour is sealed if the content of its bucket is fixed in the ledger (the ETL's state
+        database). If a bucket cannot be published, the error is part of the result, and the later
+        buckets of the same type are not published. Other types are not affected. After an exception
+        the call can be repeated.
 
         Args:
             sealed: The first sealed hour of each type, with the sealed hours that follow it.
 
         Returns:
-            The published hours with their manifests, and the failed hours.
+            The published buckets with their manifests, and the buckets that could not be published.
 
         Raises:
             Unreadable: A staged file is missing or damaged and must be staged again. Nothing is
@@ -604,8 +611,9 @@ def check_foreign_root(
 ) -> list[PublishFailure]:
     """Check that storage has no buckets of types that this ledger has never closed or sealed.
 
-    Such a bucket shows that the storage root belongs to another ledger. Folders without a bucket
-    marker are ignored, because administrators may create them in advance.
+    The ledger is the state database of the ETL; it seals a bucket by fixing its content. A bucket
+    that it has neither sealed nor closed shows that the storage root belongs to another ledger.
+    Folders without a bucket marker are ignored, because administrators may create them in advance.
 
     Args:
         storage: The storage.
@@ -639,6 +647,8 @@ def check_not_published(
 ) -> list[PublishFailure]:
     """Check that no bucket exists for hours that are still open according to the ledger.
 
+    The ledger is the state database of the ETL.
+
     Args:
         storage: The storage.
         open_frontiers: The open hours, one per event type.
@@ -667,9 +677,11 @@ def check_not_published(
 def check_seal_matches(manifest: Manifest, seal: Seal, ledger_id: str) -> None:
     """Check that an existing bucket has the content that this ledger sealed for the hour.
 
+    A seal is the ledger's record of a bucket's content, made before the bucket is written.
+
     Args:
         manifest: The bucket's manifest.
-        seal: The ledger's record of the content and grade of the hour.
+        seal: The ledger's record of the content and grade of the bucket.
         ledger_id: The ledger's id.
 
     Raises:

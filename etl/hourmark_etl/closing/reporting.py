@@ -23,17 +23,17 @@ REWORD_MS: Final = 5_000  # between changes of the text only, for example of an 
 
 
 class BlockerWriter:
-    """Stores in the ledger which condition blocks the next hour of each event type.
+    """Stores in the ledger why the next hourly bucket of each event type is not closed yet.
 
-    Only changes are written. If only the text of a condition changes, it is written at most every 5
-    seconds. The instance caches the rows, so only one instance may exist, which the closer's lease
-    ensures.
+    `hourmark bucket why` shows these conditions. Only changes are written. If only the text of a
+    condition changes, it is written at most every 5 seconds. The instance caches the rows, so only
+    one instance may exist, which the closer's lease ensures.
 
     Args:
         database: Database of the ledger.
         lease: The closer's lease.
         clock: Clock for the time at which a type became blocked.
-        bucket_seconds: Length of an hour (a bucket) in seconds.
+        bucket_seconds: Length of a bucket in seconds.
     """
 
     def __init__(self, database: Database, lease: Lease, clock: Clock, bucket_seconds: int) -> None:

@@ -74,16 +74,19 @@ BYTES_MAX: Final = 8 << 30  # of datums: a round publishes nothing before all of
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClosingRound:
-    """A set of hours of many event types that are proved, sealed and published together.
+    """A set of hourly buckets, of many event types, that are proved, sealed and published together.
+
+    The round contains one or more hours of each type that follow each other.
 
     Attributes:
-        frozen: The first hour of each type in the round. The staged rows of the round's hours are
-            fixed, so that rows that are staged later belong to later buckets.
+        frozen: The first hour of each type. The ledger has assigned staged rows to the buckets of
+            the round; rows that are staged later belong to later buckets.
         hours: By type, the hours of the round in ascending order, beginning with the first one.
-        offsets: By type, the staging positions (next Kafka offsets to stage) at the time when the
-            rows were fixed.
-        cut: The cut (the offsets up to which records count) that allows the hours to close.
-        overrides: By type, an operator's instruction to close the hour despite missing data; empty
+        offsets: By type, the staging positions (next Kafka offsets to stage) at the time when rows
+            were assigned.
+        cut: The cut (a set of offsets up to which records count) that allows the buckets to be
+            closed.
+        overrides: By type, an operator's order to close the bucket although data is missing; empty
             for a regular round.
     """
 
@@ -96,20 +99,22 @@ class ClosingRound:
 
 @dataclasses.dataclass
 class RoundDecisions:
-    """The decisions on the hours of a round: which are sealed, and which must stay open.
+    """The decisions about the hourly buckets of a round: which are sealed, and which stay open.
 
-    A round is a set of hours that are proved together. A seal fixes the content and the grade of an
-    hour's bucket.
+    A round is a set of buckets that are proved together. A seal fixes the content of a bucket and
+    its grade, which states how complete the bucket is known to be.
 
     Attributes:
         chains: By type, the seals of consecutive hours, starting with the first hour of the round.
-            Types whose first hour must stay open are missing.
-        unaudited: Rows for the ledger's table `unaudited`, one for each sealed hour that has events
-            without an audit record.
-        refused: Hours that are not proved complete, with readable descriptions of what is missing.
-        unwritable: Hours with rows that cannot be written to a bucket. Each element contains the
-            hour, the phase of closing that fails, and readable reasons.
-        conflicts: New conflicts (contradictory audit records), which only an override can resolve.
+            Types whose first bucket must stay open are missing.
+        unaudited: Rows for the ledger's table `unaudited`, one for each sealed bucket that has
+            events without an audit record.
+        refused: Buckets that are not proved complete, with readable descriptions of what is
+            missing.
+        unwritable: Buckets with rows that cannot be written. Each element contains the hour, the
+            failing phase of closing, and readable reasons.
+        conflicts: New conflicts (contradictory audit records), which only an operator's override
+            can resolve.
     """
 
     chains: dict[str, list[Seal]] = dataclasses.field(default_factory=dict)
@@ -123,18 +128,19 @@ class RoundDecisions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sealer:
-    """Proves hours complete and stores their seals in the ledger.
+    """Decides which hourly buckets are complete, and seals them in the ledger.
 
-    A seal fixes the content and the grade of a bucket before the bucket is written.
+    A seal fixes the content and the grade of a bucket before the bucket is written to storage.
 
     Attributes:
-        engine: Runs the proofs.
+        engine: Compares rows with audit records.
         database: Database of the ledger.
         lease: The closer's lease.
         sites: Queries of the Kafka clusters of all sites.
         progress: Progress of staging, as recorded in the ledger.
         clock: The closer's clock.
-        deadline_ms: Milliseconds after an hour's end at which it closes without missing sources.
+        deadline_ms: Milliseconds after the end of an hour at which its bucket is closed although
+            sources or events are missing.
     """
 
     engine: Engine
@@ -146,16 +152,17 @@ class Sealer:
     deadline_ms: int
 
     def prove_round(self, closing_round: ClosingRound) -> RoundDecisions:
-        """Prove the hours of a round and decide which of them are sealed.
+        """Check the buckets of a round for completeness, and decide which of them are sealed.
 
-        A round is a set of hours of many event types that are proved together. The hours of a type
-        are proved in order, up to the first one that must stay open. The ledger is not changed.
+        A round is a set of hourly buckets, of many event types, that are closed together. The
+        buckets of a type are checked in order, up to the first one that must stay open. The ledger
+        (the ETL's state database) is not changed; pass the result to `seal`.
 
         Args:
-            closing_round: The hours, whose rows are fixed.
+            closing_round: The buckets. Staged rows are already assigned to them.
 
         Returns:
-            The seals to store, and the hours that must stay open with the reasons.
+            The seals to store, and the buckets that must stay open with the reasons.
 
         Raises:
             Unreadable: A staged file is missing or damaged and must be staged again first.
@@ -296,7 +303,7 @@ class Sealer:
 
 
 class DecisionContext(NamedTuple):
-    """The inputs of `decide_seal` that are the same for all hours that are decided together.
+    """The inputs of `decide_seal` that are the same for all buckets of one round of closing.
 
     Attributes:
         cut: The offsets up to which records count, and the sources that the hours close without.
@@ -322,9 +329,9 @@ def decide_seal(
     override: Override | None,
     context: DecisionContext,
 ) -> Seal | None:
-    """Decide whether an hour can be sealed, and with which grade.
+    """Decide whether an hourly bucket can be sealed, and with which grade.
 
-    A seal fixes the content of the hour's bucket and has one of these grades:
+    A seal fixes the content of a bucket before it is written. It has one of these grades:
 
     - `proved`: all sources have delivered, and the rows contain every event in the audit records.
     - `timed_out`: sources or such events are missing, and the deadline has passed.
@@ -440,7 +447,7 @@ def plan_round(
     hours_max: int = HOURS_MAX,
     bytes_max: int = BYTES_MAX,
 ) -> dict[str, tuple[Hour, ...]]:
-    """Choose which hours the next round (the hours that are closed together) contains.
+    """Choose the hourly buckets of the next round, which are closed together.
 
     The next hour of each type is chosen, oldest first. If fewer than `hours_max` hours are chosen,
     the following hours of these types are added in turn, one per type at a time.
@@ -457,7 +464,7 @@ def plan_round(
             is chosen even if it exceeds the limit.
 
     Returns:
-        By type, the hours to close in this round, ascending. If `hours_max` is less than the number
+        By type, the hours of the round in ascending order. If `hours_max` is less than the number
         of types, the types with the newest next hours are missing.
     """
     chosen = sorted(ready, key=lambda f: (f.hour, f.event_type))[:hours_max]

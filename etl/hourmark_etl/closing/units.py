@@ -66,10 +66,10 @@ class Listing(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """A limited amount of staged rows that one task reads at once.
+    """The staged rows that one task reads at once, limited in size.
 
-    It contains the rows of several small buckets, or an id range of one large bucket. Instances can
-    be pickled.
+    A unit contains all rows of several small buckets, or one range of event ids of a large bucket.
+    Staged rows are events that were read from Kafka. Instances can be pickled.
 
     Attributes:
         listings: The rows of each bucket. With an id range there is exactly one listing.
@@ -81,10 +81,11 @@ class Unit(NamedTuple):
 
 
 def plan_units(listings: Iterable[Listing], unit_bytes_max: int, tasks: int = 1) -> list[Unit]:
-    """Split the rows of buckets into units (rows that one task reads) of limited size.
+    """Divide the staged rows of buckets into units of limited size, each of which one task reads.
 
-    Small buckets are combined into one unit. A large bucket is split by event id, on the assumption
-    that ids are distributed evenly. If they are not, `read_unit` raises `OversizedUnit`.
+    Staged rows are events that were copied from Kafka to files on storage. Small buckets are
+    combined into one unit. A large bucket is split by event id, on the assumption that ids are
+    distributed evenly. If they are not, `read_unit` raises `OversizedUnit`.
 
     Args:
         listings: The rows of each bucket; those without rows are skipped.
@@ -114,9 +115,10 @@ def plan_units(listings: Iterable[Listing], unit_bytes_max: int, tasks: int = 1)
 
 
 class OversizedUnit(Exception):  # control flow, not an error
-    """Raised by `read_unit` if an id range has far more bytes than planned.
+    """Raised by `read_unit` if an id range contains far more bytes than planned.
 
-    The caller catches it and reads the two parts one after the other instead.
+    The plan assumes that event ids are distributed evenly. The caller catches the exception and
+    reads the two parts one after the other instead.
 
     Attributes:
         parts: The two units to read instead, in the order of their ids.
@@ -129,6 +131,8 @@ class OversizedUnit(Exception):  # control flow, not an error
 
 class UnitRows(NamedTuple):
     """The staged rows that a task has read, with totals to verify them.
+
+    Staged rows are events that were copied from Kafka to files on storage.
 
     Attributes:
         table: Columns `listing` (int32, index into `unit.listings`), `hour` (int64, hour of the
@@ -147,10 +151,10 @@ def read_unit(
 ) -> UnitRows:
     """Read the rows of a unit from staged files and verify them against the ledger's totals.
 
-    A group consists of the rows of one type and hour in one staged file. The rows of a group are
-    adjacent and sorted by id. The order of groups is undefined. Totals of an id range are not
-    verified here, because its groups are spread over several units; call `verify_read_rows` after
-    all units were read.
+    The ledger is the state database of the ETL. A group consists of the rows of one type and hour
+    in one staged file. The rows of a group are adjacent and sorted by id. The order of groups is
+    undefined. Totals of an id range are not verified here, because its groups are spread over
+    several units; call `verify_read_rows` after all units were read.
 
     Args:
         unit: The rows to read.
@@ -197,6 +201,9 @@ def verify_read_rows(
     groups: Iterable[StagedGroup], read: Mapping[StagedGroup, EventTotals]
 ) -> None:
     """Verify that the rows that were read match the totals in the ledger.
+
+    The ledger is the state database of the ETL. Staged rows are events that were copied from Kafka
+    to files on storage.
 
     Args:
         groups: The groups that should have been read: rows of one type and hour in one staged file.

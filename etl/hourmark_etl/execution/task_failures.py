@@ -59,7 +59,8 @@ class TaskFailure(NamedTuple):
 def to_hourmark_error(error: BaseException) -> HourmarkError:
     """Convert any exception of a staging task to one of the project's own exceptions.
 
-    The function searches the exception and the chain of its causes and contexts.
+    The function searches the exception and the chain of its causes and contexts. A staging task
+    copies Kafka records to files on storage.
 
     Args:
         error: The exception to convert.
@@ -81,6 +82,8 @@ def to_hourmark_error(error: BaseException) -> HourmarkError:
 def build_unreachable_error(reason: str) -> Unavailable:
     """Build the error to raise if staging cannot reach a server.
 
+    Staging copies Kafka records to files on storage.
+
     Args:
         reason: Readable reason, which becomes part of the message.
 
@@ -92,6 +95,8 @@ def build_unreachable_error(reason: str) -> Unavailable:
 
 def build_staging_error(cause: str) -> EtlStop:
     """Build the error that ends the driver process after a failure of staging.
+
+    Staging copies Kafka records to files on storage.
 
     Args:
         cause: Text of the cause, such as a traceback. Its last lines become part of the message.

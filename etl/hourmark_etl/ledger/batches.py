@@ -64,7 +64,7 @@ def positions(database: Database, cluster_id: str) -> list[StagingPosition]:
 
 
 def read_partition_positions(database: Database, partition: Partition) -> list[StagingPosition]:
-    """Return the staging positions (next offset to stage) of one topic-partition.
+    """Return the staging positions (next offset to copy to storage) of one topic-partition.
 
     A topic that was deleted and recreated under the same name has one position per topic id.
 
@@ -88,8 +88,13 @@ def read_partition_positions(database: Database, partition: Partition) -> list[S
 def decode_position(row: Mapping[Any, Any]) -> StagingPosition:
     """Convert a row of the table `positions` to a staging position.
 
+    A staging position is the next offset of a topic-partition to copy from Kafka to storage.
+
     Args:
-        row: All columns of the row.
+        row: Values by column name; all columns must be present.
+
+    Returns:
+        The staging position of one topic-partition.
 
     Raises:
         DamagedRow: The row does not match its digest; restore or rebuild the ledger.
@@ -99,7 +104,7 @@ def decode_position(row: Mapping[Any, Any]) -> StagingPosition:
 
 
 def insert_positions(connection: Connection, new_positions: Iterable[StagingPosition]) -> None:
-    """Insert the staging positions (next offset to stage) of new partitions.
+    """Insert the staging positions (next offset to copy to storage) of new partitions.
 
     Args:
         connection: The caller's transaction.
@@ -125,12 +130,12 @@ def insert_new_positions(
 ) -> None:
     """Insert the staging positions of partitions that the ledger does not have yet.
 
-    A staging position is the next offset to stage. The positions of known partitions are not
-    changed.
+    A staging position is the next offset to copy from Kafka to storage. The positions of known
+    partitions are not changed.
 
     Args:
         database: The ledger (the ETL's state database).
-        lease: Lease of the shard's consumer.
+        lease: Lease of the consumer (streaming query) that stages the partitions.
         wanted: Initial positions of all partitions to stage.
 
     Raises:
@@ -176,12 +181,13 @@ def skip_expired_offsets(
 ) -> None:
     """Advance staging positions past records that retention deleted before they were staged.
 
-    A staging position is the next offset to stage. The skipped offsets are stored as an open offset
-    gap of the topic, which keeps hours from closing until an operator's override accepts it.
+    A staging position is the next offset to copy from Kafka to storage. The skipped offsets are
+    stored as an open offset gap of the topic, which keeps buckets from being closed until an
+    operator's override accepts it.
 
     Args:
         database: The ledger (the ETL's state database).
-        lease: Lease of the shard's consumer.
+        lease: Lease of the consumer (streaming query) that stages the partitions.
         to_edge_topic: Function that maps a topic name on the central cluster to its name at the
             edge.
         starts: Log start offset by current position. Positions at or after the log start are left
@@ -213,8 +219,8 @@ def restart_truncated_logs(
 ) -> None:
     """Change the staging positions of partitions whose logs lost records at their end.
 
-    Such a log ends before its staging position (next offset to stage). New records will have the
-    offsets of the lost ones.
+    Such a log ends before its staging position (next offset to copy from Kafka to storage). New
+    records will have the offsets of the lost ones.
 
     - Topics of events and host reports are staged again from the log start. Events that are staged
       twice are later dropped by their ids. For events, the loss is stored as an accepted offset
@@ -225,7 +231,7 @@ def restart_truncated_logs(
 
     Args:
         database: The ledger (the ETL's state database).
-        lease: Lease of the shard's consumer.
+        lease: Lease of the consumer (streaming query) that stages the partitions.
         to_edge_topic: Function that maps a topic name on the central cluster to its name at the
             edge.
         starts: Log start offset by the staging position of each affected partition.
@@ -276,9 +282,9 @@ def record_truncated_audit_logs(
 ) -> None:
     """Store an open gap for each audit partition whose log ends before its staging position.
 
-    Such a log has lost records that were already staged. The open gap keeps the hours of every
-    event type from closing until an operator's override accepts it. A gap that is already open is
-    not stored again.
+    Such a log has lost records that were already staged. The open gap keeps the buckets of every
+    event type from being closed until an operator's override accepts it. A gap that is already open
+    is not stored again.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -300,7 +306,8 @@ def record_truncated_audit_logs(
 def create_truncation_gap(topic: str, position: StagingPosition) -> OffsetGap:
     """Create an offset gap for a log that lost records which were already staged.
 
-    The gap is returned, not stored.
+    Staging copies Kafka records to storage; a staging position is the next offset to copy. The gap
+    is returned, not stored.
 
     Args:
         topic: Name of the topic on the edge cluster.
@@ -319,7 +326,8 @@ def create_truncation_gap(topic: str, position: StagingPosition) -> OffsetGap:
 def create_retention_gap(topic: str, position: StagingPosition, end: int) -> OffsetGap:
     """Create an offset gap for records that retention deleted before they were staged.
 
-    The gap is returned, not stored.
+    Staging copies Kafka records to storage; a staging position is the next offset to copy. The gap
+    is returned, not stored.
 
     Args:
         topic: Name of the topic on the edge cluster.
@@ -411,8 +419,9 @@ def skip_unreadable(
 ) -> OffsetGap:
     """Skip Kafka offsets that cannot be read, and store them as an open offset gap.
 
-    The gap keeps the hours of the topic's event type open until an operator's override accepts it.
-    A gap in a topic of audit records or host reports keeps the hours of every type open.
+    The gap keeps the hourly buckets of the topic's event type open until an operator's override
+    accepts it. A gap in a topic of audit records or host reports keeps the buckets of every type
+    open.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -468,13 +477,13 @@ def commit_batch(
 ) -> list[ReadError]:
     """Commit a staged batch to the ledger in one transaction.
 
-    The transaction advances the staging positions (next offsets to stage) from the batch's start to
-    its end. It also stores the batch's files and host reports, the records that were set aside
-    because no bucket can contain them, and the current read errors.
+    The transaction advances the staging positions (next offsets to copy from Kafka to storage) from
+    the batch's start to its end. It also stores the batch's files and host reports, the records
+    that were set aside because no bucket can contain them, and the current read errors.
 
     Args:
         database: The ledger (the ETL's state database).
-        lease: Lease of the shard's consumer.
+        lease: Lease of the consumer (streaming query) that stages the partitions.
         batch: The batch.
         unread: One read error per partition that could not be read further.
         now_ms: Current time, Unix milliseconds.
@@ -505,8 +514,9 @@ def commit_batch(
 def insert_staged_files(connection: Connection, batch: StagedBatch) -> None:
     """Insert the rows of a batch's staged files and of their groups.
 
-    A group is the part of a file with the rows of one event type and hour. New groups are not
-    assigned to a bucket. The batch's positions, set-aside records and reports are not stored.
+    A staged file contains records that were copied from Kafka. A group is the part of a file with
+    the rows of one event type and hour. New groups are not assigned to a bucket. The batch's
+    positions, set-aside records and reports are not stored.
 
     Args:
         connection: The caller's transaction.

@@ -51,6 +51,8 @@ _ROW_COLUMNS: Final = ("type", "hour", "grade", "closed_at_ms", "manifest")  # o
 class BucketRow(NamedTuple):
     """The ledger's record of one closed bucket.
 
+    The ledger is the state database of the ETL.
+
     Attributes:
         event_type: Name of the event type.
         hour_s: Start of the bucket's hour, Unix seconds.
@@ -347,12 +349,12 @@ def find_newest_closed_bucket(
 
 
 class ClosedSpan(NamedTuple):
-    """The number and the time span of the closed hours of one event type.
+    """The number and the time span of the closed hourly buckets of one event type.
 
     Attributes:
-        hours: Number of closed hours.
-        first_s: First closed hour, Unix seconds.
-        last_s: Last closed hour, Unix seconds.
+        hours: Number of closed buckets.
+        first_s: Hour of the first closed bucket, Unix seconds.
+        last_s: Hour of the last closed bucket, Unix seconds.
     """
 
     hours: int
@@ -361,13 +363,13 @@ class ClosedSpan(NamedTuple):
 
 
 def read_closed_spans(connection: Connection) -> dict[str, ClosedSpan]:
-    """Return the number of closed hours of each event type, with the first and the last of them.
+    """Return the number of closed buckets of each event type, with the first and the last hour.
 
     Args:
         connection: A transaction of the ledger.
 
     Returns:
-        One entry per event type; types without a closed hour are omitted.
+        One entry per event type; types without a closed bucket are omitted.
     """
     found: dict[str, ClosedSpan] = {}
     packed = select(

@@ -328,8 +328,9 @@ def read_index_paths(database: Database) -> set[str]:
 class UnauditedFileRow:
     """A ledger row for a file with the unaudited events of one bucket.
 
-    An event is unaudited if no audit record (a delivery service's statement of what it wrote)
-    covered it when the content of its bucket was fixed.
+    The ledger is the state database of the ETL. An event is unaudited if no audit record (a
+    delivery service's statement of what it wrote) covered it when the content of its bucket was
+    fixed.
 
     Attributes:
         event_type: Name of the event type.
@@ -339,8 +340,8 @@ class UnauditedFileRow:
         audit_next: For each site, the audit offset at which audit records of these events may
             begin.
         sealed_at_ms: Time at which the bucket's content was fixed, Unix milliseconds.
-        settled_next: For each site, the audit offset below which closed buckets have accounted for
-            all audit records of the type.
+        settled_next: For each site, the audit offset below which all audit records of the type were
+            compared with closed buckets.
     """
 
     event_type: str
@@ -386,7 +387,8 @@ def make_unaudited_row(
 ) -> dict[str, Any]:
     """Create a row of the table `unaudited`, which refers to a file of unaudited events.
 
-    The file contains the events of one bucket that no audit record covers yet.
+    The file contains the events of one bucket that no audit record (a delivery service's statement
+    of what it wrote) covers yet.
 
     Args:
         event_type: Event type of the bucket.
@@ -414,8 +416,10 @@ def make_unaudited_row(
 def delete_unaudited_rows(database: Database, lease: Lease, paths: Collection[str]) -> None:
     """Delete the ledger rows of files with unaudited events.
 
-    Delete the files themselves only after this call. A file without a row is ignored, but a row
-    without its file would make a later check of the audit records fail.
+    An event is unaudited if no audit record (a delivery service's statement of what it wrote)
+    covered it when the content of its bucket was fixed. Delete the files themselves only after this
+    call. A file without a row is ignored, but a row without its file would make a later check of
+    the audit records fail.
 
     Args:
         database: The ledger (the ETL's state database).

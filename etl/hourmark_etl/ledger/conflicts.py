@@ -25,10 +25,11 @@ _GROUPS = tables.audit_groups
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """A contradiction between two audit records of the same byte range, which blocks one hour.
+    """A contradiction between two audit records of the same byte range, which blocks one bucket.
 
     An audit record states how many events a delivery service wrote for one byte range of a log
-    file. While two records differ, the hour of the event type is not closed without an override.
+    file. If two records of a range differ, the hourly bucket that they concern is closed only by an
+    operator's override.
 
     Attributes:
         event_type: Name of the event type.
@@ -49,10 +50,13 @@ class Conflict:
 class AuditFile:
     """A staged Parquet file that contains audit records of one site.
 
+    An audit record states how many events a delivery service wrote for a byte range of a log file.
+    A site is an edge cluster.
+
     Attributes:
         file_id: Row id in the ledger.
         path: Path relative to the storage root.
-        rows: Number of audit records in the file.
+        rows: Number of rows, one for each event type and hour of each audit record.
         observed_from_ms: Earliest time at which one of the recorded byte ranges was observed, Unix
             milliseconds.
         observed_to_ms: Latest such time, Unix milliseconds.
@@ -70,8 +74,9 @@ class AuditFile:
 def conflicts(database: Database) -> dict[str, list[Conflict]]:
     """Return all contradictions between audit records of one byte range, by event type.
 
+    An audit record states how many events a delivery service wrote for a byte range of a log file.
     If a row is damaged, its conflict is returned with `hour_s` 0 and the error as its text. It then
-    blocks the oldest open hour of its type.
+    blocks the oldest bucket of its type that is not closed.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -95,13 +100,14 @@ def conflicts(database: Database) -> dict[str, list[Conflict]]:
 def reset_damaged_conflicts(database: Database, lease: Lease) -> DamagedRow | None:
     """Delete all stored conflicts if one is damaged, so that audit files are compared again.
 
-    A conflict is a contradiction between two audit records, which keeps one hour open. The hour in
-    a damaged row may be wrong: without the reset, that hour would stay open, and the hour that the
-    audit records concern might close.
+    An audit record states how many events a delivery service wrote for a byte range of a log file.
+    A conflict is a contradiction between two audit records, which keeps one hourly bucket open. A
+    damaged row may name a wrong hour. Without the reset, the bucket of that hour would stay open,
+    and the bucket that the audit records concern might be closed.
 
     Args:
         database: The ledger (the ETL's state database).
-        lease: Lease of the closer, the process that closes hours.
+        lease: Lease of the closer, the process that closes buckets.
 
     Returns:
         The error of the damaged row, which is not raised; None if all rows are intact and nothing
@@ -124,9 +130,10 @@ def reset_damaged_conflicts(database: Database, lease: Lease) -> DamagedRow | No
 def find_blocking_conflicts(
     by_type: Mapping[str, Sequence[Conflict]], frontier: Frontier
 ) -> list[Conflict]:
-    """Return the conflicts that keep the oldest open hour of an event type from closing.
+    """Return the conflicts that keep the next hourly bucket of an event type from being closed.
 
-    A conflict is a contradiction between two audit records of the same byte range.
+    A conflict is a contradiction between two audit records of the same byte range. An audit record
+    states how many events a delivery service wrote for a byte range of a log file.
 
     Args:
         by_type: Conflicts by event type, as `conflicts` returns them.
@@ -141,9 +148,10 @@ def find_blocking_conflicts(
 def format_blocking_conflicts(
     by_type: Mapping[str, Sequence[Conflict]], frontier: Frontier
 ) -> tuple[str, ...]:
-    """Describe the conflicts that keep the oldest open hour of an event type from closing.
+    """Describe the conflicts that keep the next hourly bucket of an event type from being closed.
 
-    A conflict is a contradiction between two audit records of the same byte range.
+    A conflict is a contradiction between two audit records of the same byte range. An audit record
+    states how many events a delivery service wrote for a byte range of a log file.
 
     Args:
         by_type: Conflicts by event type, as `conflicts` returns them.
@@ -160,7 +168,8 @@ def find_uncompared_files(
 ) -> list[AuditFile]:
     """Return the oldest audit files that were not yet compared with the other audit files.
 
-    Files are compared to find audit records that contradict each other.
+    Files are compared to find audit records that contradict each other. An audit record states how
+    many events a delivery service wrote for a byte range of a log file.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -228,6 +237,9 @@ def record_compared_files(
     database: Database, lease: Lease, files: Collection[AuditFile], found: Collection[Conflict]
 ) -> None:
     """Mark audit files as compared, and store the contradictions found, in one transaction.
+
+    An audit record states how many events a delivery service wrote for a byte range of a log file.
+    Records of the same range contradict each other if they differ.
 
     Args:
         database: The ledger (the ETL's state database).

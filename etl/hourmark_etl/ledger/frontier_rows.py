@@ -31,9 +31,10 @@ def put_frontiers(
 ) -> list[str]:
     """Insert a ledger row for each new event type, and update the rows of known types.
 
-    The row of a type stores its frontier (oldest open hour), its sources and its shard. A source
-    that no longer delivers a known type stays in the row while lines of it may still arrive: while
-    one of its hosts has not sent a goodbye report, or if no host has reported it yet.
+    The row of a type stores its frontier (the oldest hour whose bucket is not closed), its sources
+    and its shard (the set of topics that one consumer reads). A source that no longer delivers a
+    known type stays in the row while lines of it may still arrive: while one of its hosts has not
+    signed off, or if no host has reported it yet.
 
     Args:
         connection: The caller's transaction.
@@ -88,19 +89,24 @@ def insert_frontier(
     settled_next: AuditOffsets = NO_AUDIT_OFFSETS,
     backfilled_s: int | None = None,
 ) -> Insert:
-    """Create the SQL statement that inserts the frontier (oldest open hour) of a new event type.
+    """Create the SQL statement that inserts the row of a new event type.
 
-    The statement is not executed.
+    The row stores the type's frontier, which is the oldest hour whose bucket is not closed. The
+    statement is not executed.
 
     Args:
         event_type: Name of the event type.
         first_s: Hour from which on every hour of the type gets a bucket, Unix seconds.
-        shard: Name of the shard that stages the type.
+        shard: Name of the shard (the set of topics that one consumer reads) to which the type
+            belongs.
         sources: Names of the sources that may deliver the type.
         hour_s: Oldest open hour, Unix seconds; None for the first hour.
-        settled_next: For each site, the audit offset below which closed buckets have accounted for
-            all audit records of the type.
+        settled_next: For each site, the audit offset below which all audit records of the type were
+            compared with closed buckets.
         backfilled_s: Newest closed hour before `first_s`, Unix seconds; None if there is none.
+
+    Returns:
+        The statement, to be executed in the caller's transaction.
     """
     row = {
         "type": event_type,
@@ -118,11 +124,14 @@ def insert_frontier(
 
 
 def encode_settled_offsets(settled_next: AuditOffsets) -> dict[str, Any]:
-    """Convert settled audit offsets to the columns of a frontier row that store them.
+    """Convert audit offsets to the column values with which an event type's ledger row stores them.
+
+    An audit record states how many events a delivery service wrote for a byte range of a log file.
+    An audit offset is its offset in the Kafka topic of a site (edge cluster).
 
     Args:
-        settled_next: For each site, the audit offset below which closed buckets have accounted for
-            all audit records of the type.
+        settled_next: For each site, the audit offset below which all audit records of the type were
+            compared with closed buckets.
 
     Returns:
         The values by column name.
@@ -172,7 +181,8 @@ _SEALS: Final = TypeAdapter(tuple[Seal, ...])
 def encode_seals(seals: Iterable[Seal]) -> str:
     """Encode the seals of an event type's next hours as JSON, as the ledger stores them.
 
-    A seal fixes the content of one hour's bucket and contains the evidence that it is complete.
+    The ledger is the state database of the ETL. A seal fixes the content of one hour's bucket and
+    contains the evidence that it is complete.
 
     Args:
         seals: Seals of consecutive hours, beginning with the oldest open hour of the type.

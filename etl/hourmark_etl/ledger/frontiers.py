@@ -58,13 +58,15 @@ _ROWS: Final = tables.frontiers
 class SealEffects:
     """Additional ledger changes that are committed together with the seals of several buckets.
 
-    A seal fixes the content of a bucket before the bucket is written.
+    The ledger is the state database of the ETL. A seal fixes the content of a bucket before the
+    bucket is written.
 
     Attributes:
         waived: Latest known reports of the sources that later buckets no longer wait for. If a
             source has sent another report in the meantime, buckets continue to wait for it.
-        unaudited: Rows to insert into the table `unaudited`.
-        accepted: Offset gaps (missing records) that overrides accept.
+        unaudited: Rows to insert into the table `unaudited`, one for each file of events that no
+            audit record describes yet.
+        accepted: Offset gaps (missing records) that operators' overrides accept.
         checks: Checks for lost records on edge partitions, which replace all stored checks of their
             topics.
     """
@@ -80,6 +82,8 @@ class SealEffects:
 @dataclasses.dataclass(frozen=True)
 class PublishedHour:
     """A bucket that was published on storage and has yet to be recorded as closed in the ledger.
+
+    The ledger is the state database of the ETL.
 
     Attributes:
         frontier: The type's oldest open hour, which is sealed: its content is fixed.
@@ -193,9 +197,10 @@ def freeze(
 ) -> dict[str, tuple[StagingPosition, ...]]:
     """Freeze open hours: assign their staged rows to their buckets before a check for completeness.
 
-    Staged rows of earlier hours, which are late events, are assigned to the bucket of the first
-    frozen hour of their type. Rows that are staged later belong to later buckets. `unfreeze_hours`
-    undoes a freeze; `seal` makes it permanent.
+    Staged rows are events that were copied from Kafka to files on storage. Staged rows of earlier
+    hours, which are late events, are assigned to the bucket of the first frozen hour of their type.
+    Rows that are staged later belong to later buckets. `unfreeze_hours` undoes a freeze; `seal`
+    makes it permanent.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -276,7 +281,8 @@ def unfreeze_hours(
 ) -> None:
     """Reopen frozen hours whose completeness could not be proved.
 
-    The staged rows of these hours are no longer assigned to a bucket, so further rows can arrive.
+    Staged rows are events that were copied from Kafka. The staged rows of these hours are no longer
+    assigned to a bucket, so further rows can arrive.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -364,9 +370,10 @@ def force_sealed_hours(
 ) -> None:
     """Remove lost rows from the sealed hours of a type, which get the grade `forced`.
 
-    The grade `forced` states that a bucket was closed by an override although data is missing. For
-    each affected hour, the ledger's reference to its file of unaudited events (events without an
-    audit record) is deleted, because lost rows may be in the file.
+    A sealed hour is one whose bucket has fixed content. The grade `forced` states that a bucket was
+    closed by an override although data is missing. For each affected hour, the ledger's reference
+    to its file of unaudited events (events without an audit record) is deleted, because lost rows
+    may be in the file.
 
     Args:
         connection: The caller's transaction.
@@ -399,9 +406,10 @@ def omit_unwritable_rows(
 ) -> None:
     """Let a sealed hour close without the rows that cannot be written.
 
-    The hour's grade is changed to `forced`: closed by an override although data is missing. The
-    ledger's reference to the hour's file of unaudited events (events without an audit record) is
-    deleted, because omitted rows may be in the file.
+    A sealed hour is one whose bucket has fixed content, but is not closed yet. The hour's grade is
+    changed to `forced`: closed by an override although data is missing. The ledger's reference to
+    the hour's file of unaudited events (events without an audit record) is deleted, because omitted
+    rows may be in the file.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -557,6 +565,9 @@ def read_closed_types(database: Database) -> set[str]:
 
 def sum_unassigned_bytes(database: Database) -> dict[tuple[str, int], int]:
     """Return the size of all staged events that are not assigned to a bucket yet.
+
+    Staged events were copied from Kafka to files on storage. They are assigned to a bucket before
+    it is checked for completeness.
 
     Args:
         database: The ledger (the ETL's state database).

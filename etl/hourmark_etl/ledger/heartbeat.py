@@ -1,11 +1,16 @@
 """Heartbeats of the driver that closes, so that operators can tell how current the ledger is.
 
 A heartbeat is a row of `meta`, by the driver's clock. It is informational only. A separate thread
-writes it, because one poll of the closer may take minutes.
+writes it, because one poll of the closer may take minutes. A driver that ends in an orderly way
+writes a second row, its goodbye; a driver that was killed cannot.
+
+A driver that dies or hangs is to be named within 30 seconds, so `BEAT_SECONDS` and `SILENT_SECONDS`
+together are less.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import Final
 
@@ -18,17 +23,23 @@ from hourmark_etl.humanize import format_duration
 from hourmark_etl.ledger.database import Database, Lease, replace_rows
 from hourmark_etl.ledger.tables import meta
 
-BEAT_SECONDS: Final = 15.0
-SILENT_SECONDS: Final = 60.0  # a driver without a sign for so long does not run
-_KEY: Final = "driver_seen_ms"
+BEAT_SECONDS: Final = 3.0
+SILENT_SECONDS: Final = 20.0  # a driver without a sign for so long does not run
+_SEEN: Final = "driver_seen_ms"
+_GOODBYE: Final = "driver_goodbye_ms"
 
 
 class Heartbeat:
-    """A background thread that writes the current time to the ledger every 15 seconds.
+    """A background thread that writes the current time to the ledger every 3 seconds.
 
     The heartbeat shows other processes that the driver is running. The thread ends when `stop` is
     called, when another process takes over the lease, or when the ledger is damaged. If the
     database does not respond, the thread continues with the next heartbeat.
+
+    Args:
+        database: The ledger (the ETL's state database).
+        lease: Lease of the closer, under which heartbeats are written.
+        clock: Source of the current time.
     """
 
     def __init__(self, database: Database, lease: Lease, clock: Clock) -> None:
@@ -43,13 +54,20 @@ class Heartbeat:
         """
         self._thread.start()
 
-    def stop(self) -> None:
+    def stop(self, *, goodbye: bool = False) -> None:
         """Stop the thread and wait until it has ended.
 
         No heartbeat is written afterwards.
+
+        Args:
+            goodbye: Whether the driver ends because it was asked to. The time is then stored as its
+                goodbye, unless the database does not respond or the lease was taken over.
         """
         self._stopping.set()
         self._thread.join()
+        if goodbye:
+            with contextlib.suppress(Unavailable, EtlStop):
+                _write(self._database, self._lease, _GOODBYE, self._clock.now_ms())
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -74,8 +92,12 @@ def write_heartbeat(database: Database, lease: Lease, now_ms: int) -> None:
         StaleDriver: Another process has taken over the lease; nothing was changed.
         Unavailable: The database does not respond.
     """
+    _write(database, lease, _SEEN, now_ms)
+
+
+def _write(database: Database, lease: Lease, key: str, now_ms: int) -> None:
     with database.transaction(lease) as connection:
-        replace_rows(connection, meta, ["key"], [{"key": _KEY, "value": str(now_ms)}])
+        replace_rows(connection, meta, ["key"], [{"key": key, "value": str(now_ms)}])
 
 
 def last_heartbeat_ms(database: Database) -> int | None:
@@ -87,14 +109,32 @@ def last_heartbeat_ms(database: Database) -> int | None:
     Returns:
         Unix milliseconds by the driver's clock; None if no driver has ever written a heartbeat.
     """
-    found = database.fetch(select(meta.c.value).where(meta.c.key == _KEY)).scalar()
+    return _read(database, _SEEN)
+
+
+def last_goodbye_ms(database: Database) -> int | None:
+    """Return the time at which the last driver ended in an orderly way.
+
+    Args:
+        database: The ledger (the ETL's state database).
+
+    Returns:
+        Unix milliseconds by the driver's clock; None if a driver has started since, or if none has
+        ever ended in an orderly way.
+    """
+    goodbye_ms, seen_ms = _read(database, _GOODBYE), _read(database, _SEEN)
+    return goodbye_ms if goodbye_ms is not None and goodbye_ms >= (seen_ms or 0) else None
+
+
+def _read(database: Database, key: str) -> int | None:
+    found = database.fetch(select(meta.c.value).where(meta.c.key == key)).scalar()
     return None if found is None else int(found)
 
 
 def describe_missing_driver(heartbeat_ms: int | None, now_ms: int) -> str | None:
     """Describe for the operator that no driver is running.
 
-    A driver is assumed not to run if its last heartbeat is more than 60 seconds old.
+    A driver is assumed not to run if its last heartbeat is more than 20 seconds old.
 
     Args:
         heartbeat_ms: Time of the last heartbeat, Unix milliseconds; None if there was none.

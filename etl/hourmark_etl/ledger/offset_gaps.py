@@ -119,8 +119,8 @@ def put_checks(connection: Connection, checks: Collection[EdgeCheck]) -> None:
 class OffsetGap:
     """A range of Kafka offsets whose records are missing and may never be staged.
 
-    An open gap keeps hours from closing until an operator's override accepts it. Gaps compare equal
-    if all fields except `lost_end` are equal.
+    An open gap keeps hourly buckets from being closed until an operator's override accepts it. Gaps
+    compare equal if all fields except `lost_end` are equal.
 
     Attributes:
         topic: Topic name on the edge cluster.
@@ -144,7 +144,8 @@ class OffsetGap:
 def has_lost_end(gap: OffsetGap) -> bool:
     """Return whether a gap arose because a log lost records at its end.
 
-    In that case, new records may have the same offsets as the lost ones. Gaps that were written by
+    An offset gap is a range of Kafka offsets whose records are missing. If its log lost records at
+    the end, new records may have the same offsets as the lost ones. Gaps that were written by
     version 0.3.0 do not state this, so it is derived from their text.
 
     Args:
@@ -180,7 +181,7 @@ def put_gaps(connection: Connection, gaps: Collection[OffsetGap]) -> None:
 
 
 def open_gaps(database: Database) -> list[OffsetGap]:
-    """Return the stored offset gaps that keep hours from closing.
+    """Return the stored offset gaps that keep hourly buckets from being closed.
 
     An offset gap is a range of Kafka offsets whose records are missing. It is open until an
     operator's override accepts it.
@@ -195,9 +196,10 @@ def open_gaps(database: Database) -> list[OffsetGap]:
 
 
 def accepted_gaps(database: Database) -> list[OffsetGap]:
-    """Return the stored offset gaps that overrides accepted; they no longer keep hours open.
+    """Return the stored offset gaps that operators have accepted; they no longer keep hours open.
 
-    An offset gap is a range of Kafka offsets whose records are missing.
+    An offset gap is a range of Kafka offsets whose records are missing. An operator accepts a gap
+    with an override, which closes a bucket although data is missing.
 
     Args:
         database: The ledger (the ETL's state database).

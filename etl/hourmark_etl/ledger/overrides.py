@@ -41,11 +41,11 @@ _HOLD_SEALED = (
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
-    """An operator's order to close the oldest open hour of an event type although data is missing.
+    """An operator's order to close the next bucket of an event type although data is missing.
 
     Attributes:
         event_type: Name of the event type.
-        hour_s: Start of the hour, Unix seconds.
+        hour_s: Start of the bucket's hour, Unix seconds.
         reason: Reason given by the operator.
         requested_by: Name of the operator.
         requested_at_ms: Time of the order, Unix milliseconds.
@@ -69,8 +69,8 @@ class Override:
 def overrides(database: Database) -> dict[str, Override]:
     """Return the pending overrides.
 
-    An override is an operator's order to close an hour although data is missing. Each event type
-    has at most one, for its oldest open hour.
+    An override is an operator's order to close an hourly bucket although data is missing. Each
+    event type has at most one, for its oldest bucket that is not closed.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -84,14 +84,14 @@ def overrides(database: Database) -> dict[str, Override]:
 def put_override(
     database: Database, event_type: str, hour: Hour, reason: str, operator: str, now_ms: int
 ) -> None:
-    """Store an operator's order to close the oldest open hour of a type although data is missing.
+    """Store an operator's order to close the next bucket of an event type although data is missing.
 
     An earlier override of the type is replaced.
 
     Args:
         database: The ledger (the ETL's state database).
         event_type: Name of the event type.
-        hour: The oldest open hour of the type.
+        hour: The oldest hour of the type whose bucket is not closed.
         reason: Reason for the bucket's manifest; must not be blank.
         operator: Name of the operator.
         now_ms: Current time, Unix milliseconds.
@@ -125,9 +125,9 @@ def put_override(
 def put_overrides(
     database: Database, bucket_seconds: int, reason: str, operator: str, now_ms: int
 ) -> dict[str, Hour]:
-    """Store one override per event type, each for the type's oldest open hour.
+    """Store one override per event type, each for the oldest bucket that is not closed.
 
-    An override is an operator's order to close an hour although data is missing. Missing audit
+    An override is an operator's order to close a bucket although data is missing. Missing audit
     records or host reports concern every type, so only overrides of all types accept their loss.
 
     Args:
@@ -138,7 +138,7 @@ def put_overrides(
         now_ms: Current time, Unix milliseconds.
 
     Returns:
-        The hour to close, by event type.
+        The hour of the bucket to close, by event type.
 
     Raises:
         UsageError: The reason is blank, a type's hour has not ended, or a type's hour is sealed and
@@ -190,14 +190,15 @@ def _check_reason(reason: str) -> None:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Blocker:
-    """The condition that keeps the oldest open hour of an event type from closing.
+    """The condition that keeps the next hourly bucket of an event type from being closed.
 
     Attributes:
         event_type: Name of the event type.
-        hour: The oldest open hour of the type.
-        phase: The closing phase that is blocked.
-        what: Readable causes.
-        since_ms: Time since when the hour is blocked in this phase, Unix milliseconds.
+        hour: Hour of the bucket, the oldest that is not closed.
+        phase: The step of closing that the bucket waits for, such as `reports` (of log sources) or
+            `proof`.
+        what: Readable causes, each a separate text.
+        since_ms: Time since when the bucket is blocked in this phase, Unix milliseconds.
     """
 
     event_type: str
@@ -210,7 +211,7 @@ class Blocker:
 def blockers(
     database: Database, bucket_seconds: int, types: Collection[str] | None = None
 ) -> dict[str, Blocker]:
-    """Return the reasons why the oldest open hours of event types do not close.
+    """Return why the next hourly buckets of event types are not closed yet.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -237,15 +238,15 @@ def blockers(
 
 
 def is_override_ineffective(frontier: Frontier, blocker: Blocker | None) -> bool:
-    """Return whether an override would have no effect on the oldest open hour of an event type.
+    """Return whether an override would have no effect on the next bucket of an event type.
 
-    An override is an operator's order to close an hour although data is missing. The content of a
-    sealed hour is fixed, so an override of it only has an effect if the hour is blocked by a lost
-    staged file or by rows that cannot be written.
+    An override is an operator's order to close a bucket although data is missing. Once a bucket is
+    sealed, its content is fixed. An override then has an effect only if the bucket cannot be
+    written because of invalid rows or a lost staged file (a copy of Kafka records).
 
     Args:
         frontier: The oldest open hour of the type.
-        blocker: The reason why the hour does not close; None if no reason is known.
+        blocker: The reason why the bucket is not closed; None if no reason is known.
     """
     gives_up = (
         blocker is not None
@@ -256,15 +257,17 @@ def is_override_ineffective(frontier: Frontier, blocker: Blocker | None) -> bool
 
 
 def check_override_effective(frontier: Frontier, blocker: Blocker | None) -> None:
-    """Check that an override would have an effect on the oldest open hour of an event type.
+    """Check that an override would have an effect on the next bucket of an event type.
+
+    An override is an operator's order to close a bucket although data is missing.
 
     Args:
         frontier: The oldest open hour of the type.
-        blocker: The reason why the hour does not close; None if no reason is known.
+        blocker: The reason why the bucket is not closed; None if no reason is known.
 
     Raises:
-        UsageError: The hour is sealed, and an override would change nothing. The message states
-            what the hour waits for.
+        UsageError: The hour is sealed (its content is fixed), and an override would change nothing.
+            The message states what the hour waits for.
     """
     if not is_override_ineffective(frontier, blocker):
         return
@@ -283,9 +286,10 @@ def check_override_effective(frontier: Frontier, blocker: Blocker | None) -> Non
 def put_blockers(
     database: Database, lease: Lease, changed: Collection[Blocker], gone: Collection[str]
 ) -> None:
-    """Store changed blockers, and delete those of types that are no longer blocked.
+    """Update the stored reasons why the next buckets of event types are not closed.
 
-    A blocker describes what keeps the oldest open hour of an event type from closing.
+    Changed reasons (blockers) are stored, and those of types that are no longer blocked are
+    deleted.
 
     Args:
         database: The ledger (the ETL's state database).

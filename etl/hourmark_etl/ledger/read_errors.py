@@ -104,7 +104,7 @@ def delete_resolved_read_errors(
 
     Args:
         database: The ledger (the ETL's state database).
-        lease: Lease of the shard's consumer.
+        lease: Lease of the consumer (streaming query) that reads the partitions.
         partitions: Partitions; if empty, nothing is changed.
 
     Raises:
@@ -160,6 +160,8 @@ def put_read_errors(connection: Connection, errors: Collection[ReadError]) -> li
 
 def delete_passed_read_errors(connection: Connection, reached: Mapping[Partition, int]) -> None:
     """Delete the read errors of partitions whose staging has advanced beyond the failed offset.
+
+    Staging copies Kafka records to files on storage.
 
     Args:
         connection: The caller's transaction.

@@ -23,6 +23,9 @@ class LedgerRules:
 
     A rules revision declares all event types, sources and schemas at one time. All methods raise
     `Unavailable` if the database does not respond.
+
+    Args:
+        database: The ledger (the ETL's state database).
     """
 
     def __init__(self, database: Database) -> None:
@@ -30,6 +33,9 @@ class LedgerRules:
 
     def book(self) -> RulesBook:
         """Return all rules revisions in the ledger.
+
+        A rules revision declares all event types, sources and schemas at one time. The ledger is
+        the state database of the ETL.
 
         Returns:
             The revisions; none if the ledger has no rules yet.
@@ -44,7 +50,8 @@ class LedgerRules:
     def schemas(self) -> dict[int, KnownSchema]:
         """Return the event type and schema of every schema id, including those of control topics.
 
-        Control topics contain audit records and host reports.
+        The ledger is the state database of the ETL. Control topics contain audit records and host
+        reports.
 
         Returns:
             Event type and schema by schema id; empty if the ledger has no rules yet.
@@ -57,9 +64,10 @@ class LedgerRules:
     def adopt(self, topic_rules: RulesBook, first_hour: Hour) -> int:
         """Add the rules revisions that exist in the Kafka topic of rules but not in the ledger.
 
-        Call it after an older copy of the ledger was restored, because the copy lacks later
-        revisions. Hours then wait again for every source of an added revision. If the ledger had no
-        rules at all, no event types are created; call `put` to create the declared types.
+        A rules revision declares all event types, sources and schemas at one time. Call this method
+        after an older copy of the ledger was restored, because the copy lacks later revisions.
+        Hours then wait again for every source of an added revision. If the ledger had no rules at
+        all, no event types are created; call `put` to create the declared types.
 
         Args:
             topic_rules: All revisions in the Kafka topic of rules.
@@ -93,8 +101,8 @@ class LedgerRules:
     ) -> list[str]:
         """Make a rules revision current, and create the rows of new event types and schemas.
 
-        All changes are made in one transaction. A repeated call with the same revision has no
-        effect.
+        A rules revision declares all event types, sources and schemas at one time. All changes are
+        made in one transaction. A repeated call with the same revision has no effect.
 
         Args:
             rules: The new revision.

@@ -88,6 +88,8 @@ def find_schema_error(
 ) -> Finding | None:
     """Return why events of a type cannot be written under a schema id.
 
+    The ledger is the state database of the ETL.
+
     Args:
         event_type: Name of the event type.
         schema_id: Schema id of the events.

@@ -66,8 +66,8 @@ _NO_END: Final = 1 << 62
 class ReconciliationSummary:
     """Scope and result of comparing the counts of promised, staged and closed events.
 
-    A promised event is listed in an audit record, a staged event was read from Kafka, and a closed
-    event is in a closed hourly bucket.
+    The ledger is the state database of the ETL. A promised event is listed in an audit record, a
+    staged event was read from Kafka, and a closed event is in a closed hourly bucket.
 
     Attributes:
         event_type: The only event type that was compared; None if all types were compared.

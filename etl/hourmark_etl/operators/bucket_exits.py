@@ -53,6 +53,8 @@ _BY_GRADE: Final = {
 class MissingMarker(NotClosed):
     """Raised by `hourmark bucket show` if the bucket has no `_SUCCESS` file.
 
+    The ledger is the state database of the ETL.
+
     Attributes:
         exit_code: State of the bucket: `OPEN`, `NO_BUCKET`, or `ERROR` if the ledger has the bucket
             as closed.
@@ -70,13 +72,16 @@ def exit_of_grade(grade: Grade) -> BucketExit:
     """Return the exit code of a closed bucket.
 
     Args:
-        grade: Grade of the bucket.
+        grade: Grade of the bucket: how complete it was known to be when it was closed.
+
+    Returns:
+        `PROVED` (0), `TIMED_OUT` (4) or `FORCED` (5).
     """
     return _BY_GRADE[grade]
 
 
 def exit_of_explanation(explanation: Explanation) -> BucketExit:
-    """Return the exit code of an explained hour.
+    """Return the exit code for the state of a bucket that `hourmark bucket why` has explained.
 
     Args:
         explanation: Explanation from `explain_hour` or `explain_closed_hour`.

@@ -88,7 +88,7 @@ class BucketSelection:
 
     @property
     def wants_open(self) -> bool:
-        """Return whether open hours are included."""
+        """Return whether buckets that are not closed yet are included."""
         return self.is_open is not False and not self.grades
 
     @property
@@ -102,7 +102,7 @@ class BucketSelection:
         return frozenset(grade.value for grade in self.grades)
 
     def includes_hour(self, hour: Hour) -> bool:
-        """Return whether an hour is in the time span.
+        """Return whether an hour is in the time span of this selection.
 
         Args:
             hour: The hour; its length is that of `first` and `last`.
@@ -166,6 +166,8 @@ class _TypeTotals:
 def list_buckets(config: Config, selection: BucketSelection, now_ms: int) -> list[Row]:
     """Return one table row per closed bucket, and one for the next hour of each type to close.
 
+    The ledger is the state database of the ETL.
+
     Args:
         config: Configuration with the ledger and the storage root.
         selection: The buckets to include.
@@ -190,7 +192,8 @@ def list_buckets(config: Config, selection: BucketSelection, now_ms: int) -> lis
 def summarize_buckets(config: Config, selection: BucketSelection, now_ms: int) -> list[Row]:
     """Return one table row per event type, with totals of its closed buckets and its next hour.
 
-    The selected buckets are read one after the other, so memory use depends on the types alone.
+    The ledger is the state database of the ETL. The selected buckets are read one after the other,
+    so memory use depends on the types alone.
 
     Args:
         config: Configuration with the ledger and the storage root.
@@ -206,7 +209,8 @@ def summarize_buckets(config: Config, selection: BucketSelection, now_ms: int) -
 
     Raises:
         NotClosed: A pattern matches no event type.
-        HourmarkError: As for `list_buckets`.
+        HourmarkError: Neither ledger nor storage can be read, or only open hours are selected and
+            the ledger cannot be read.
     """
     return _collect(
         config, selection, now_ms, lambda rows: _summarize(rows, with_closed=selection.wants_closed)
@@ -214,13 +218,17 @@ def summarize_buckets(config: Config, selection: BucketSelection, now_ms: int) -
 
 
 def make_row(event_type: str, hour: Hour, state: str, **values: object) -> Row:
-    """Return a table row with all columns, of which only the given ones have a value.
+    """Return a row of a bucket listing in which only the given columns have a value.
 
     Args:
         event_type: Name of the event type.
         hour: The hour.
-        state: Value of the key `state`.
+        state: Value of the key `state`, such as `open` or `closed`.
         **values: Further values by column name.
+
+    Returns:
+        A dict with the key `state` and a key for each of `COLUMNS`. Columns that are not given are
+        None.
     """
     return {**_NO_VALUES, "type": event_type, "hour": str(hour), "state": state, **values}
 
@@ -232,17 +240,22 @@ def open_bucket_row(
     now_ms: int,
     waits_max: int = _WAITS_SHOWN,
 ) -> Row:
-    """Return the table row about the next hour of an event type to close.
+    """Return the listing row for the next bucket of an event type to be closed.
+
+    The function performs no I/O.
 
     Args:
-        frontier: The oldest hour of the type that is not closed.
-        blocker: What keeps it from closing; None if nothing is known.
-        missing_driver: Message that no driver is running; None if one is.
+        frontier: The oldest hour of the type whose bucket is not closed.
+        blocker: Why the bucket is not closed; None if no reason is known.
+        missing_driver: Readable message that no ETL driver (the process that closes buckets) is
+            running; None if one is.
         now_ms: Current time, Unix milliseconds.
         waits_max: Maximum length of `waits_for` in characters; a longer text is cut off.
 
     Returns:
-        The row as described at `list_buckets`.
+        A dict with a key for each of `COLUMNS`, such as `hour`, `grade`, `events` and `waits_for`,
+        and the key `state`. `overdue_s` is added: seconds since the end of the hour, at least 0.
+        Columns about closed buckets are None.
     """
     ended_s = (now_ms - frontier.hour.end_ms) / 1000
     is_own = blocker is not None and blocker.hour == frontier.hour
@@ -266,17 +279,18 @@ def open_bucket_row(
 def closed_bucket_row(
     event_type: str, hour: Hour, grade: str, closed_at_ms: int, manifest: Mapping[str, Any]
 ) -> Row:
-    """Return the table row about a closed bucket.
+    """Return the listing row for a closed bucket.
 
     Args:
         event_type: Name of the event type.
         hour: Hour of the bucket.
-        grade: Grade of the bucket.
+        grade: Grade of the bucket: `proved`, `timed_out` or `forced`.
         closed_at_ms: Time of closing, Unix milliseconds.
-        manifest: The decoded JSON of its marker.
+        manifest: The decoded JSON of the bucket's `_SUCCESS` file.
 
     Returns:
-        The row as described at `list_buckets`.
+        A dict with a key for each of `COLUMNS`, such as `hour`, `grade`, `events` and `waits_for`,
+        and the key `state`. `state` is `closed`, and `waits_for` is None.
 
     Raises:
         KeyError: The manifest lacks a field. A field of another type raises TypeError or
@@ -297,15 +311,16 @@ def closed_bucket_row(
 
 
 def manifest_row(event_type: str, hour: Hour, manifest: Manifest) -> Row:
-    """Return the table row about a closed bucket whose marker was validated.
+    """Return the listing row for a closed bucket whose `_SUCCESS` file was validated.
 
     Args:
         event_type: Name of the event type.
         hour: Hour of the bucket.
-        manifest: Content of its marker.
+        manifest: The validated content of this file.
 
     Returns:
-        The row as described at `list_buckets`.
+        A dict with a key for each of `COLUMNS`, such as `hour`, `grade`, `events` and `waits_for`,
+        and the key `state`. `state` is `closed`, and `waits_for` is None.
     """
     return closed_bucket_row(
         event_type, hour, manifest.grade.value, manifest.closed_at_ms, manifest.model_dump()

@@ -52,6 +52,8 @@ _WAITS_MAX: Final = 500  # characters of a report
 class BucketPoll:
     """The state of a bucket as one poll found it.
 
+    The ledger is the state database of the ETL.
+
     Attributes:
         exit_code: Exit code for the state; `OPEN` if waiting may help.
         waits_for: Readable text about what an open bucket waits for; empty for any other state.
@@ -74,7 +76,7 @@ class BucketPoll:
 class BucketPoller:
     """Reads the state of one bucket repeatedly, through one connection to the ledger.
 
-    If the ledger does not respond, the next poll opens it again.
+    If the ledger (the ETL's state database) does not respond, the next poll opens it again.
     """
 
     def __init__(self, config: Config, event_type: str, hour: Hour) -> None:
@@ -119,6 +121,9 @@ class BucketPoller:
 
         Args:
             now_ms: Current time, Unix milliseconds.
+
+        Returns:
+            The state of the bucket, with the reasons if it is not closed.
 
         Raises:
             Unavailable: There is no ledger, or it does not respond.
@@ -225,7 +230,7 @@ def wait_for_bucket(
 @json_option
 @config_option
 def wait(event_type: str, hour: str, timeout_s: float, as_json: bool, config: Config) -> None:
-    """Wait until a bucket is closed, and state by the exit code how.
+    """Wait until a bucket is closed, and report its grade with the exit code.
 
     What the bucket waits for is printed to stderr at least every 15 seconds. The output on stdout
     is that of `hourmark bucket why`; with --json it is the bucket's row as in `hourmark bucket ls

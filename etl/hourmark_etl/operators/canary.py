@@ -156,10 +156,18 @@ def _newest_ms(cluster: Cluster, topic: str) -> int | None:
     "--metrics-port",
     type=click.IntRange(0, 65535),
     default=0,
-    help="With --every: serve Prometheus metrics on this port, on loopback.",
+    help="With --every: serve Prometheus metrics on this port; 0 for none.",
+)
+@click.option(
+    "--metrics-host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address for --metrics-port; there is no authentication.",
 )
 @json_option
-def check(config: Config, every_s: float | None, metrics_port: int, as_json: bool) -> None:
+def check(
+    config: Config, every_s: float | None, metrics_port: int, metrics_host: str, as_json: bool
+) -> None:
     """Show for each pipeline step when the last canary event passed it.
 
     The exit code is 1 if a site has an alarm. A step is late after two minutes, the closed bucket
@@ -175,7 +183,7 @@ def check(config: Config, every_s: float | None, metrics_port: int, as_json: boo
             _say(passed, alarms, clock.now_ms(), as_json=as_json)
             sys.exit(1 if alarms else 0)
         set_up_logging(config.log_level)
-        _watch(config, canaries, clock, every_s, metrics_port)
+        _watch(config, canaries, clock, every_s, (metrics_host, metrics_port))
 
 
 def _alarms(
@@ -226,7 +234,11 @@ def _say(
 
 
 def _watch(
-    config: Config, canaries: CanaryMonitor, clock: Clock, every_s: float, port: int
+    config: Config,
+    canaries: CanaryMonitor,
+    clock: Clock,
+    every_s: float,
+    metrics_address: tuple[str, int],
 ) -> None:
     from prometheus_client import (
         CollectorRegistry,
@@ -252,7 +264,7 @@ def _watch(
         registry=registry,
     )
     stop_on_signals(lambda _: stopping.set())
-    stop = serve_metrics(registry, "canary", "127.0.0.1", port)
+    stop = serve_metrics(registry, "canary", *metrics_address)
     try:
         while not stopping.is_set():
             for site in canaries.sites:

@@ -146,14 +146,14 @@ class HourFacts:
         """Return a readable message if no ETL driver (`hourmark etl run`) is running.
 
         Returns:
-            The message; None if the driver's last heartbeat is at most 60 seconds old.
+            The message; None if the driver's last heartbeat is at most 20 seconds old.
         """
         return describe_missing_driver(self.driver_heartbeat_ms, self.now_ms)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reason:
-    """Reason why an hour is or is not closed, with the next step for the operator.
+    """Reason why an hourly bucket is or is not closed, with the next step for the operator.
 
     Attributes:
         what: Readable cause.
@@ -168,7 +168,7 @@ class Reason:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Explanation of why an hour of an event type is not closed, or of how it was closed.
+    """Explanation of why an hourly bucket of an event type is not closed, or of how it was closed.
 
     Attributes:
         event_type: The event type.
@@ -200,7 +200,7 @@ class Explanation:
 
 
 def explain_hour(facts: HourFacts) -> Explanation:
-    """Explain why an hour of an event type is not closed, or how it was closed.
+    """Explain why an hourly bucket of an event type is not closed, or how it was closed.
 
     The function accesses neither storage nor the ledger, which is the ETL's state database.
 
@@ -318,7 +318,9 @@ def _before_first(facts: HourFacts, f: Frontier) -> Explanation:
 
 
 def explain_closed_hour(event_type: str, hour: Hour, manifest: Manifest | None) -> Explanation:
-    """Explain how a closed hour was closed, based on the manifest of its bucket.
+    """Explain how a bucket was closed, based on its manifest.
+
+    The ledger is the state database of the ETL.
 
     Args:
         event_type: Event type of the bucket.

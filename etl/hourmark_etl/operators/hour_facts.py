@@ -28,7 +28,7 @@ from hourmark_etl.storage import open_storage
 
 
 def read_frontier(database: Database, event_type: str, bucket_seconds: int) -> Frontier | None:
-    """Return the oldest hour of an event type that is not closed.
+    """Return the oldest hour of an event type whose bucket is not closed.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -69,7 +69,7 @@ def read_manifests(
 def read_hour_facts(
     database: Database, config: Config, event_type: str, hour: Hour, now_ms: int
 ) -> HourFacts:
-    """Return the ledger's contents that explain an hour of an event type.
+    """Read from the ledger everything that explains the state of one hourly bucket.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -106,7 +106,9 @@ def read_hour_facts(
 
 
 def explain_from_storage(config: Config, event_type: str, hour: Hour) -> Explanation | None:
-    """Explain a closed hour from the marker of its bucket, while the ledger does not respond.
+    """Explain how a bucket was closed from its marker on storage, without the ledger.
+
+    Use it while the ledger (the ETL's state database) does not respond.
 
     Args:
         config: Provides the storage root.

@@ -59,14 +59,17 @@ def force(
 ) -> None:
     """Order a bucket to be closed with the grade `forced`, without the events that are missing.
 
-    HOUR must be the next hour of the type to close. Its manifest states what is missing: sources,
-    promises, and records that the mirror did not copy. Events that arrive later become late events
-    of later buckets. Nothing is deleted, and a closed bucket is never changed. The running driver
-    (`hourmark etl run`) carries the override out at its next poll. For an hour that is already
-    sealed, an override only gives up staged files that are lost and rows that cannot be written.
+    HOUR must be the next hour of the type to close. The manifest of the bucket states what is
+    missing: sources that have not caught up, events that audit records promise, and records that
+    the mirror did not copy. Events that arrive later become late events of later buckets. Nothing
+    is deleted, and a closed bucket is never changed.
 
-    A gap in the topics of promises or reports concerns every type: use `--all-types` instead of TYPE
-    and HOUR to close the next hour of each type.
+    The running driver (`hourmark etl run`) carries the order out at its next poll. If the hour is
+    already sealed (its content is fixed), the order only gives up lost staged files and rows that
+    cannot be written.
+
+    Lost audit records or host reports concern every type. Use `--all-types` instead of
+    TYPE and HOUR to close the next hour of each type.
 
     \b
     Examples:

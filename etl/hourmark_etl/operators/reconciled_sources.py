@@ -253,6 +253,8 @@ def known_origin_hours(type_facts: TypeFacts, window: ReconciliationWindow) -> s
 def bucket_counts(manifest: Manifest, hour_s: int) -> BucketCounts:
     """Extract the counts that are compared with the ledger from the manifest of a closed bucket.
 
+    The ledger is the state database of the ETL.
+
     Args:
         manifest: Manifest of the bucket, which is the parsed content of its `_SUCCESS` file.
         hour_s: Unix seconds at the start of the bucket's hour.

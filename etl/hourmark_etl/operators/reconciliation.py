@@ -152,9 +152,9 @@ class PromisedCounts:
 class TypeFacts:
     """Input of a reconciliation: all counts about one event type from the ledger.
 
-    Hours are in Unix seconds at their starts. The origin hour is the hour of an event's own time. A
-    staged row is an event that was read from Kafka. A promised event is one that the audit record
-    of an acknowledged byte range counts.
+    The ledger is the state database of the ETL. Hours are in Unix seconds at their starts. The
+    origin hour is the hour of an event's own time. A staged row is an event that was read from
+    Kafka. A promised event is one that the audit record of an acknowledged byte range counts.
 
     Attributes:
         event_type: Name of the event type.
@@ -249,11 +249,11 @@ def reconcile_type(type_facts: TypeFacts, origins_s: Collection[int]) -> TypeRec
 
     Args:
         type_facts: All counts about the event type.
-        origins_s: Hours to account for, as Unix seconds at their starts. Events are counted in the
-            hour of their own time.
+        origins_s: Hours whose counts are returned, as Unix seconds at their starts. Events are
+            counted in the hour of their own time.
 
     Returns:
-        One account for each hour in ascending order, and all differences.
+        The counts of each hour in ascending order, and all differences.
     """
     found: list[HourAccount] = []
     differences = [
@@ -268,7 +268,7 @@ def reconcile_type(type_facts: TypeFacts, origins_s: Collection[int]) -> TypeRec
 
 
 def sum_accounts(accounts: Collection[HourAccount]) -> dict[str, int]:
-    """Add up each event count over several hours.
+    """Add up the event counts of several hours and event types.
 
     Args:
         accounts: Counts of any number of hours, one item per event type and hour.

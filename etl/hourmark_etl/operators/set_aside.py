@@ -25,10 +25,10 @@ _OPTIONAL_TYPE: Final = click.argument("event_type", metavar="[TYPE]", required=
 def set_aside() -> None:
     """List or review records in event topics that cannot be in a bucket.
 
-    No delivery service writes such a record: another program wrote it, or its bytes changed. All
-    other records are staged, and their buckets close; the marker of the type's next bucket counts
-    the records that were set aside. If one of them was an acknowledged event, its promise cannot be
-    kept, and its hour is not closed as `proved`.
+    Such a record is malformed: another program than a delivery service wrote it, or its bytes
+    changed. All other records are processed as usual, and the marker of the type's next bucket
+    counts the malformed ones. If one of them was an acknowledged event, the event is missing in its
+    bucket, which is therefore not closed as `proved`.
     """
 
 

@@ -70,6 +70,8 @@ class LedgerFault(enum.StrEnum):
 class LedgerFinding:
     """One inconsistency within the ledger, or between the ledger and storage or Kafka.
 
+    The ledger is the state database of the ETL.
+
     Attributes:
         kind: Kind of the inconsistency.
         where: The affected object: an event type, an hour of a type, a path, a table or a
@@ -132,13 +134,13 @@ def check_ledger(
 def check_chains(
     database: Database, known_frontiers: Collection[Frontier]
 ) -> Iterator[LedgerFinding]:
-    """Check that each event type's closed hours have no gap up to its oldest open hour.
+    """Check that the closed buckets of each event type have no gap up to the oldest open one.
 
     Only hours before the type's first hour may be missing: a back-fill skips those that hold
     nothing.
 
     A type must have a seal (the stored result of the proof of completeness) if and only if its
-    oldest open hour is sealed, which means that its content is fixed.
+    oldest bucket that is not closed is sealed, which means that its content is fixed.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -262,9 +264,9 @@ def check_groups(
 ) -> Iterator[LedgerFinding]:
     """Check the groups of staged files: their buckets, and their numbers of rows.
 
-    A group contains the rows of one event type and hour in one staged file. It must be assigned to
-    the bucket of its own hour or of a later hour. The groups of a file must add up to the file's
-    number of rows.
+    A group contains the rows of one event type and hour in one staged file, which holds copies of
+    Kafka records. It must be assigned to the bucket of its own hour or of a later hour. The groups
+    of a file must add up to the file's number of rows.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -411,8 +413,8 @@ def check_files(database: Database, storage: Storage) -> Iterator[LedgerFinding]
     """Check that all needed staged files exist, are intact, and have the expected number of rows.
 
     A staged file contains events or audit records that were read from Kafka. It is needed if it
-    contains events that are in no closed bucket, or audit records that no closed bucket has
-    accounted for.
+    contains events that are in no closed bucket, or audit records that were not compared with a
+    closed bucket.
 
     Args:
         database: The ledger (the ETL's state database).

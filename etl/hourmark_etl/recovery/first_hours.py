@@ -23,11 +23,13 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class FirstHours(BaseModel, frozen=True, extra="forbid"):
-    """A JSON file on storage with the first hours of event types, for a rebuild of the ledger.
+    """A JSON file on storage that records the hour of each event type's first bucket.
+
+    It is read when a lost ledger (the ETL's state database) is rebuilt.
 
     Attributes:
         format: Version of the file format.
-        ledger: Id of the ledger, which is the ETL's state database.
+        ledger: Id of the ledger.
         commit: Commit number of the ledger when the file was written.
         first_hours_s: Unix seconds at the start of the first hour, by event type.
     """
@@ -48,6 +50,9 @@ class FirstHours(BaseModel, frozen=True, extra="forbid"):
         Args:
             content: JSON in UTF-8.
 
+        Returns:
+            The hours of the event types' first buckets.
+
         Raises:
             ValueError: The content is not valid JSON of this file format.
         """
@@ -58,7 +63,7 @@ class FirstHours(BaseModel, frozen=True, extra="forbid"):
 
 
 def record_first_hours(storage: Storage, database: Database, bucket_seconds: int) -> None:
-    """Write the first hours of event types to storage, if no file of this ledger contains them yet.
+    """Write the hour of each event type's first bucket to storage, if it is not recorded there yet.
 
     The files are needed to rebuild a lost ledger. A damaged file is logged, and its types are
     recorded again. A driver calls this at startup and when new types appear.
@@ -85,7 +90,7 @@ def record_first_hours(storage: Storage, database: Database, bucket_seconds: int
 
 
 def read_first_hours(storage: Storage) -> list[FirstHours]:
-    """Read all files on storage that record the first hour of event types.
+    """Read all files on storage that record the hours of event types' first buckets.
 
     Args:
         storage: The storage.

@@ -82,11 +82,12 @@ class LostEndDetector:
     def poll(self, lease: Lease, now_ms: int) -> None:
         """Compare logs with staged files, and store lost records as offset gaps in the ledger.
 
-        An offset gap is a range of offsets whose records are missing. A gap in an audit topic keeps
-        the hours of every event type from closing until an operator's override accepts it. A gap in
-        an event topic is stored as accepted, because audit records show which events are missing.
-        If an event topic cannot be read, the next call compares it again. After all logs have been
-        compared, a call does nothing.
+        The ledger is the state database of the ETL. An offset gap is a range of offsets whose
+        records are missing. A gap in an audit topic keeps the hours of every event type from
+        closing until an operator's override accepts it. A gap in an event topic is stored as
+        accepted, because audit records show which events are missing. If an event topic cannot be
+        read, the next call compares it again. After all logs have been compared, a call does
+        nothing.
 
         Args:
             lease: Lease of the closer, the process that closes hours.

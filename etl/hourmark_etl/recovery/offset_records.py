@@ -48,7 +48,8 @@ _LOG = logging.getLogger(__name__)
 class StagedAuditOffset:
     """The offset up to which one partition of a central audit topic was staged.
 
-    Staging copies records from Kafka to files on storage.
+    Staging copies records from Kafka to files on storage. An audit topic contains audit records,
+    which state how many events each byte range of a log file contains.
 
     Attributes:
         topic: Topic name on the central cluster.
@@ -68,9 +69,9 @@ class StagedAuditOffset:
 class OffsetBackupFile(BaseModel, frozen=True, extra="forbid"):
     """A backup file on storage with a ledger's edge checks and offset gaps.
 
-    An edge check is the last successful check that an edge partition lost no records. An offset gap
-    is a range of offsets whose records are missing. Neither can be derived from other data, so a
-    rebuild of a lost ledger reads this file.
+    The ledger is the state database of the ETL. An edge check is the last successful check that an
+    edge partition lost no records. An offset gap is a range of offsets whose records are missing.
+    Neither can be derived from other data, so a rebuild of a lost ledger reads this file.
 
     Attributes:
         format: Version of the file format.
@@ -97,7 +98,12 @@ class OffsetBackupWriter:
     """Keeps a backup of the ledger's edge checks and offset gaps on storage up to date.
 
     An edge check states that an edge partition lost no records; an offset gap is a range of missing
-    records. The driver that closes hours calls `poll` in its main loop. Not thread-safe.
+    records. The driver that closes buckets calls `poll` in its main loop. Not thread-safe.
+
+    Args:
+        storage: Storage to which the backup file is written.
+        database: The ledger (the ETL's state database).
+        clock: Clock for the interval between two backups.
     """
 
     def __init__(self, storage: Storage, database: Database, clock: Clock) -> None:
@@ -108,7 +114,8 @@ class OffsetBackupWriter:
     def poll(self, lease: Lease) -> None:
         """Update the backup file once a minute, and immediately if the offset gaps have changed.
 
-        If storage or the ledger fails, a warning is logged, and a later call tries again.
+        If storage or the ledger (the ETL's state database) fails, a warning is logged, and a later
+        call tries again.
 
         Args:
             lease: Lease of the closer, the process that closes hours.
@@ -177,6 +184,9 @@ def _create_record(database: Database) -> OffsetBackupFile:
 def read_staged_audit_offsets(database: Database) -> tuple[StagedAuditOffset, ...]:
     """Return the offsets up to which the audit topics are staged (copied to files on storage).
 
+    An audit topic contains audit records, which state how many events each byte range of a log file
+    contains.
+
     Args:
         database: The ledger (the ETL's state database).
 
@@ -240,8 +250,8 @@ class OffsetBackup:
 def read_offset_backup(storage: Storage, ledger: str) -> OffsetBackup:
     """Read and combine all backup files with a ledger's edge checks and offset gaps.
 
-    An edge check states that an edge partition lost no records; an offset gap is a range of missing
-    records.
+    The ledger is the state database of the ETL. An edge check states that an edge partition lost no
+    records; an offset gap is a range of missing records.
 
     Args:
         storage: The storage with the files.

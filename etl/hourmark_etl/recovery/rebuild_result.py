@@ -14,6 +14,8 @@ from hourmark_etl.topics import CentralCluster
 class RebuildSources:
     """The sources from which a lost ledger is rebuilt.
 
+    The ledger is the state database of the ETL.
+
     Attributes:
         storage: The storage with buckets and staged files.
         kafka: The Kafka settings.
@@ -35,6 +37,8 @@ class RebuildSources:
 @dataclasses.dataclass(kw_only=True)
 class RebuildResult:
     """The result of rebuilding a lost ledger; the rebuild fills it step by step.
+
+    The ledger is the state database of the ETL.
 
     Attributes:
         ledger: Id of the ledger.

@@ -67,8 +67,8 @@ from hourmark_etl.topics import CentralTopicNames
 class StagedFileRecovery:
     """Adds the staged files of a lost ledger that are still needed to the rebuilt ledger.
 
-    A staged file contains records that were copied from Kafka. All mappings have pairs of topic id
-    and partition number as keys.
+    A staged file contains records that were copied from Kafka. The mappings `spans`, `ends` and
+    `epochs` have pairs of topic id and partition number as keys.
 
     Attributes:
         connection: Connection to the rebuilt ledger, in the rebuild's transaction.
@@ -77,7 +77,8 @@ class StagedFileRecovery:
         added_paths: Paths of the files that were added.
         spans: Offset ranges in the added files that satisfied `is_needed` in `add_needed_files`.
         ends: Highest end offset (exclusive) in any file.
-        epochs: For each leader epoch, the offset after its last record in any file.
+        epochs: For each partition, a mapping from leader epoch to the offset after the last record
+            of this epoch in any file.
         unreadable: Errors of files that cannot be read, by path.
     """
 
@@ -97,8 +98,9 @@ class StagedFileRecovery:
     def add_needed_files(self, is_needed: Callable[[OffsetSpan], bool]) -> None:
         """Add all staged files that contain needed offsets to the ledger.
 
-        The method reads the descriptions of all staged files on storage, and updates the
-        attributes. It can be called again with another condition; files are added only once.
+        A staged file contains records that were copied from Kafka. The method reads the
+        descriptions of all staged files on storage, and updates the attributes. It can be called
+        again with another condition; files are added only once.
 
         Args:
             is_needed: Function that returns whether any offset of a range is needed.
@@ -134,9 +136,9 @@ class PartitionLogs:
     All mappings have pairs of topic id and partition number as keys.
 
     Attributes:
-        live: Topic name and partition number.
+        live: Topic name and partition number of each existing partition.
         starts: Log start offset.
-        ends: Last stable offset.
+        ends: Last stable offset, up to which transactions are decided.
         epochs: Current leader epoch; 0 if the broker does not report it.
     """
 
@@ -182,8 +184,9 @@ class OffsetRebuilder:
     def run(self) -> tuple[OffsetBackup, list[OffsetGap]]:
         """Store staging positions, staged files, edge checks and offset gaps in the rebuilt ledger.
 
-        Call this method once. An edge check states that an edge partition lost no records; an
-        offset gap is a range of missing records.
+        Call this method once. A staging position is the next offset to copy from Kafka to storage.
+        An edge check states that an edge partition lost no records; an offset gap is a range of
+        missing records.
 
         Returns:
             A pair: the content of the lost ledger's backup files, and the gaps at the ends of logs

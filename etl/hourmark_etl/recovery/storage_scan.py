@@ -166,7 +166,8 @@ def is_named_before(manifest: Manifest, hour: Hour) -> bool:
 def list_batch_folders(storage: Storage) -> list[str]:
     """Return the folders on storage that contain staged files.
 
-    The list includes folders that the ledger does not refer to.
+    A staged file contains records that were copied from Kafka. The list includes folders that the
+    ledger (the ETL's state database) does not refer to.
 
     Args:
         storage: The storage.
@@ -187,7 +188,8 @@ def list_batch_folders(storage: Storage) -> list[str]:
 def read_notes(storage: Storage, folders: Sequence[str]) -> Iterator[StagedNote | Unreadable]:
     """Yield the description of each staged file in the given folders.
 
-    Folders are read a few at a time to limit memory use.
+    A staged file contains records that were copied from Kafka. Folders are read a few at a time to
+    limit memory use.
 
     Args:
         storage: The storage with the staged files.
@@ -294,8 +296,8 @@ def scan_unaudited_files(storage: Storage, bucket_seconds: int) -> Iterator[Scan
         bucket_seconds: Length of a bucket in seconds.
 
     Yields:
-        Event type, hour, lease epoch and path of each file, all taken from its path; nothing if
-        there are no such files.
+        Event type, hour, lease epoch (a number that increases with each owner of the lease) and
+        path of each file, all taken from its path; nothing if there are no such files.
     """
     for folder in list_if_exists(storage, UNAUDITED_FOLDER):
         for entry in list_if_exists(storage, f"{UNAUDITED_FOLDER}/{folder.name}"):

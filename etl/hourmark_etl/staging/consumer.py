@@ -319,7 +319,7 @@ def build_batch(
     Args:
         results: Results of all tasks. The offset ranges of each partition must be contiguous.
         cluster_id: Id of the central cluster.
-        shard: Shard that staged the batch.
+        shard: Name of the shard (a set of event types) that the batch belongs to.
         now_ms: Current time in Unix milliseconds.
 
     Returns:
@@ -415,7 +415,9 @@ class ShardConsumers:
     def check(self) -> None:
         """Start the consumers of new shards, and restart queries that have ended.
 
-        Call this method periodically. It returns at once while all queries are running.
+        A shard is a set of event types that one Spark streaming query stages, that is, copies from
+        Kafka to storage. Call this method periodically. It returns at once while all queries are
+        running.
 
         Raises:
             EtlStop: A query ended for a reason that a restart does not fix; end the process.
@@ -432,8 +434,10 @@ class ShardConsumers:
     def stop(self) -> None:
         """Stop the queries of all shards, one after the other.
 
-        For each shard, the method waits up to `STOP_S` (10) seconds until the current batch is
-        committed. A batch that is not committed by then is staged again after the next start.
+        A shard is a set of event types that one Spark streaming query stages, that is, copies from
+        Kafka to storage. For each shard, the method waits up to `STOP_S` (10) seconds until the
+        current batch is committed. A batch that is not committed by then is staged again after the
+        next start.
         """
         for consumer in self._consumers.values():
             consumer.stop()

@@ -103,6 +103,8 @@ class RowSlice:
 def write_rows(storage: Storage, stem: str, table: pa.Table, note: StagedNote) -> StagedNote:
     """Write rows to a new staged file (Parquet with digests) in one atomic step.
 
+    A staged file contains records that were copied from Kafka.
+
     Args:
         storage: Storage to write to.
         stem: Path without digest and suffix. The file is named `<stem>-<digest>.parquet`.
@@ -132,7 +134,8 @@ def read_rows(
 ) -> tuple[pa.Table, Int64s]:
     """Read columns of selected rows of a staged file and verify their digests.
 
-    Only the Parquet row groups that contain these rows are read.
+    A staged file contains records that were copied from Kafka. Only the Parquet row groups that
+    contain these rows are read.
 
     Args:
         storage: Storage of the file.

@@ -25,17 +25,18 @@ NOTE_FORMAT: Final = 1
 class StagePlan:
     """The settings that the Spark tasks of a batch need to write Kafka records to staged files.
 
-    The driver sends an instance to Spark's executors.
+    A staged file contains records that were copied from Kafka. The driver sends an instance to
+    Spark's executors.
 
     Attributes:
         storage: Settings of the storage that files are written to.
         folder: Folder of the batch, relative to the storage root.
         bucket_seconds: Length of a bucket in seconds.
-        types: Event type of each event topic on the central cluster.
+        types: Event type by name of the event topic on the central cluster.
         audits: By name of the central audit topic, the id of the site (edge cluster) whose
             audit records it contains.
         hosts: Names of the central topics of host reports.
-        ledger: UUID of the ledger.
+        ledger: UUID of the ledger, the state database of the ETL.
         schema_types: Event type of each schema id.
         programs: By schema id, the compiled check of encoded events
             (`hourmark.avro.datum_check`).
@@ -64,7 +65,7 @@ class StagedNote:
     Kafka offsets.
 
     Attributes:
-        ledger: UUID of the ledger that the file was staged for.
+        ledger: UUID of the ledger (the ETL's state database) that the file was staged for.
         kind: EVENTS or AUDIT.
         rows: Number of rows.
         spans: Kafka offset ranges that the file was staged from.
@@ -130,6 +131,9 @@ class StagedNote:
         Args:
             path: Path of the file, which is stored in the result.
             text: JSON from the file's footer.
+
+        Returns:
+            The description, with all fields that were stored and the given path.
 
         Raises:
             ValueError: The text is not a description, or has another format version.

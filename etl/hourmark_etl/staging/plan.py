@@ -96,8 +96,8 @@ def find_resume_offset(position: StagingPosition, log_start: int) -> StartOffset
     """Return the offset and leader epoch from which to resume reading a partition.
 
     The result is the offset after the last staged record, with the leader epoch of this record. The
-    staging position itself is not suitable: control records before it may have a later epoch, and
-    the broker would report a truncation that did not happen.
+    staging position (next offset to stage) itself is not suitable: control records before it may
+    have a later epoch, and the broker would report a truncation that did not happen.
 
     Args:
         position: Staging position (next offset to stage) of the partition.
@@ -121,7 +121,7 @@ def make_empty_span(position: StagingPosition) -> OffsetSpan:
     Reading it lets the broker compare leader epochs without returning records.
 
     Args:
-        position: Staging position (next offset to stage) of the partition.
+        position: Staging position (next offset to copy to storage) of the partition.
     """
     return OffsetSpan(
         topic=position.topic,
@@ -143,7 +143,7 @@ def plan_spans(
     """Choose the offset ranges that the next batch reads, one for each partition with new records.
 
     Args:
-        positions: Staging positions (next offset to stage) of the partitions.
+        positions: Staging positions (next offset to copy to storage) of the partitions.
         ends: Committed end offset of each partition, exclusive.
         records_max: Maximum number of offsets in the batch. Each partition gets at least one, even
             if the total then exceeds the maximum.

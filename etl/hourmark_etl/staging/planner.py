@@ -95,7 +95,7 @@ class StreamReader(DataSourceStreamReader):
         config: The configuration.
         lease: Lease of the shard's consumer.
         shard: Name of the shard: a set of event types that one streaming query stages.
-        ledger: UUID of the ledger.
+        ledger: UUID of the ledger, the state database of the ETL.
         attempts_max: How often Spark attempts a task.
         planner: Plans the batches; by default, one is created for the first batch.
     """
@@ -255,8 +255,11 @@ def build_stage_plan(
         config: The configuration.
         folder: Folder of the batch, relative to the storage root.
         topics: Names of the topics on the central cluster that the task reads.
-        ledger: UUID of the ledger.
+        ledger: UUID of the ledger, the state database of the ETL.
         schemas: Event types and checks of schema ids.
+
+    Returns:
+        The settings, which can be pickled and sent to Spark's executors.
     """
     control = CentralTopicNames.from_settings(config.kafka)
     return StagePlan(
@@ -305,7 +308,8 @@ def load_schemas(
 class Planner:
     """Plans the micro-batches of one shard from the staging positions in the ledger.
 
-    A staging position is the next offset of a partition to stage.
+    The ledger is the state database of the ETL. A staging position is the next offset of a
+    partition to copy from Kafka to storage.
 
     Args:
         config: The configuration.
@@ -401,6 +405,10 @@ class Planner:
 
         Args:
             topics: Names of topics on the central cluster.
+
+        Returns:
+            The event types of all schema ids in the ledger (the ETL's state database), and the
+            compiled checks for the event types of the given topics.
         """
         return load_schemas(self._config, self._database, topics, self._checks)
 

@@ -74,6 +74,9 @@ class UnreadablePartition(NamedTuple):
 
         Args:
             error: Error that the Kafka reader raised for one partition.
+
+        Returns:
+            Topic, partition, offset and reason of the error.
         """
         return cls(
             error.partition.topic,

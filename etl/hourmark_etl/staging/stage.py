@@ -419,9 +419,10 @@ class TaskResult(NamedTuple):
     """The result of staging one chunk of records in a Spark task.
 
     Attributes:
-        piece: Files, reports and malformed records that were made from the records of `spans`.
+        piece: The written files, the host reports, and the malformed records that were not written.
         spans: Offset ranges that were staged.
-        unread: Partitions that could not be read further; only in the last result of a task.
+        unread: Partitions that could not be read further; only in the last result of a task,
+            otherwise empty.
     """
 
     piece: StagedChunk

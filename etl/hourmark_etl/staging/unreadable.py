@@ -27,8 +27,9 @@ _PROBE_STALL_S: Final = 5.0
 def skip_unreadable(config: Config, topic: str, partition: int) -> OffsetGap:
     """Skip the records of a partition that cannot be read, so that staging continues after them.
 
-    The skipped offsets are recorded in the ledger as a gap. Hours that may need these records stay
-    open until an operator's override accepts the gap.
+    The skipped offsets are recorded in the ledger (the ETL's state database) as a gap. Hours that
+    may need these records stay open until an operator's override accepts the gap. Staging copies
+    Kafka records to files on storage.
 
     Args:
         config: The configuration.
@@ -68,8 +69,9 @@ def skip_unreadable(config: Config, topic: str, partition: int) -> OffsetGap:
 def find_first_stageable_offset(config: Config, partition: Partition, offset: int) -> int:
     """Return the first offset of a partition that can be read and staged.
 
-    On event topics, this is the first readable record, because malformed ones do not block staging.
-    On control topics (audit records, host reports), the record must also be well-formed.
+    On event topics, this is the first readable record, because malformed ones do not block staging
+    (copying to storage). On control topics (audit records, host reports), the record must also be
+    well-formed.
 
     Args:
         config: The configuration.

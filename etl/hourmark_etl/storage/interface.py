@@ -126,6 +126,9 @@ class Storage(Protocol):
         Args:
             path: Path of the file, relative to the storage root.
 
+        Returns:
+            Number of bytes; 0 for an empty file.
+
         Raises:
             NotFound: The path does not exist or is a folder.
         """

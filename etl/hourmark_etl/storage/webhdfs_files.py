@@ -50,6 +50,10 @@ class Upload(io.RawIOBase):
     Call `finish` to complete the upload. If the stream is closed without `finish`, the upload is
     aborted and may leave a partial file, which the caller must delete. The chunked encoding follows
     RFC 9112, section 7.1.
+
+    Args:
+        target: The HDFS file that is created.
+        connection: Connection to a DataNode on which the request headers were sent.
     """
 
     def __init__(self, target: WebHdfsTarget, connection: http.client.HTTPConnection) -> None:

@@ -1,25 +1,41 @@
-"""Status of the ETL driver for `hourmark status`.
+"""Status of the ETL driver for `hourmark status` and `hourmark doctor`.
 
-The driver's metrics endpoint is asked first. If it does not respond, the driver's last heartbeat
-in the ledger determines the status.
+The driver's metrics endpoint is asked first. It usually listens on the driver's machine only, so
+elsewhere the driver's heartbeats in the ledger determine the status. A heartbeat that looks too old
+is observed until the next one would have been written, because this machine's clock may be wrong.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import re
+import time
 from typing import Final
+from urllib.error import URLError
 
 from hourmark.commands.component_status import LOOPBACK, ComponentState, ComponentStatus, format_age
+from hourmark.commands.problems import CauseClass, Problem
 from hourmark.config.loading import Config
 from hourmark.errors import HourmarkError
-from hourmark_etl.ledger.database import CLOSER
-from hourmark_etl.ledger.heartbeat import describe_missing_driver, last_heartbeat_ms
+from hourmark_etl.errors import LostLedger, NoLedger
+from hourmark_etl.humanize import format_iso
+from hourmark_etl.ledger.database import CLOSER, Database
+from hourmark_etl.ledger.engines import sqlite_file
+from hourmark_etl.ledger.heartbeat import (
+    BEAT_SECONDS,
+    SILENT_SECONDS,
+    last_goodbye_ms,
+    last_heartbeat_ms,
+)
 from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
 
 HANGS_MS: Final = 120_000  # the alarm in docs/metrics.md uses the same limit
 _ANSWER_S: Final = 3.0
+# Three missed heartbeats are enough if the process does not respond either.
+_UNRESPONSIVE_S: Final = 10.0
+_OBSERVED_S: Final = BEAT_SECONDS + 2.0
 _LAST_POLL: Final = re.compile(r"^hourmark_etl_last_poll_timestamp_seconds (\S+)$", re.MULTILINE)
+_KEY: Final = "driver"
+_SUBJECT: Final = "etl driver"
 
 
 def driver_status(config: Config, now_ms: int) -> ComponentStatus:
@@ -34,39 +50,80 @@ def driver_status(config: Config, now_ms: int) -> ComponentStatus:
         now_ms: Current time, Unix milliseconds.
 
     Returns:
-        If the metrics endpoint responds: `SILENT` if the driver's main loop last polled more than
-        two minutes ago, otherwise `RUNNING`. If it does not respond, the status that follows from
-        the last heartbeat in the ledger: `RUNNING`, `NOT_RUNNING`, or `UNKNOWN` before the first
-        heartbeat; `NOT_RUNNING` if the ledger cannot be read.
+        - `RUNNING` if the metrics endpoint responds, or if the last heartbeat in the ledger is at
+          most 20 seconds old
+        - `SILENT` if the driver hangs: its process exists, but its main loop or its heartbeats
+          stopped
+        - `NOT_RUNNING` if there is no recent heartbeat, or if no driver has ever run
+        - `UNKNOWN` if the ledger cannot be read from this machine
+
+        A driver that was stopped in an orderly way, or never started, is not reported as a problem.
     """
     address = f"{config.etl.metrics_host}:{config.etl.metrics_port}"
+    answer = _ask_metrics(address) if config.etl.metrics_port else None
     try:
-        known = _known(config, now_ms)
+        with open_existing_ledger(config) as database:
+            known = _read_ledger(database, config, now_ms, answer)
+    except LostLedger as error:
+        known = ComponentStatus(ComponentState.UNKNOWN, str(error), problems=(_lost(error),))
     except HourmarkError as error:
-        known = ComponentStatus(ComponentState.NOT_RUNNING, str(error))
+        # A file that is not here is on the driver's machine, or not made yet. Whether it is lost
+        # cannot be told while storage is away, which is a problem of its own.
+        file = sqlite_file(config.etl.ledger)
+        is_elsewhere = isinstance(error, NoLedger) or (file is not None and not file.is_file())
+        problems = () if is_elsewhere else (_away(error),)
+        known = ComponentStatus(ComponentState.UNKNOWN, str(error), problems=problems)
+    if not answer:
+        return known
+    return _polled(answer, address, known, now_ms)
+
+
+def _ask_metrics(address: str) -> str | None:
+    # The text of the metrics; empty if a process accepts the connection and does not respond; None
+    # if no process accepts it.
     try:
         with LOOPBACK.open(f"http://{address}/metrics", timeout=_ANSWER_S) as answer:
-            last_poll = _LAST_POLL.search(answer.read().decode())
+            return str(answer.read().decode())
+    except TimeoutError:
+        return ""
+    except URLError as error:
+        return "" if isinstance(error.reason, TimeoutError) else None
     except (OSError, ValueError):
-        return dataclasses.replace(known, detail=f"no metrics at {address}; {known.detail}")
-    polled_ms = round(float(last_poll[1]) * 1000) if last_poll is not None else 0
+        return None
+
+
+def _polled(answer: str, address: str, known: ComponentStatus, now_ms: int) -> ComponentStatus:
+    found = _LAST_POLL.search(answer)
+    polled_ms = round(float(found[1]) * 1000) if found is not None else 0
+    problems = tuple(problem for problem in known.problems if problem.key != _KEY)
     if not polled_ms:
         return ComponentStatus(
             ComponentState.RUNNING,
             f"responds at {address}, but has not polled yet; {known.detail}",
             heard_at_ms=now_ms,
+            problems=problems,
         )
-    state = ComponentState.SILENT if now_ms - polled_ms > HANGS_MS else ComponentState.RUNNING
+    age = format_age(polled_ms, now_ms)
+    detail = f"polled {age} ago ({address}); {known.detail}"
+    if now_ms - polled_ms <= HANGS_MS:
+        return ComponentStatus(
+            ComponentState.RUNNING, detail, heard_at_ms=polled_ms, problems=problems
+        )
+    hangs = _problem(
+        f"its main loop has not polled for {age}: nothing closes",
+        "see the end of its log, which names the last step; if that does not change, end the "
+        "process and start it again: `hourmark etl run`",
+        polled_ms,
+    )
     return ComponentStatus(
-        state,
-        f"polled {format_age(polled_ms, now_ms)} ago ({address}); {known.detail}",
-        heard_at_ms=polled_ms,
+        ComponentState.SILENT, detail, heard_at_ms=polled_ms, problems=(*problems, hangs)
     )
 
 
-def _known(config: Config, now_ms: int) -> ComponentStatus:
-    with open_existing_ledger(config) as database:
-        epoch, seen_ms = database.epoch(CLOSER), last_heartbeat_ms(database)
+def _read_ledger(
+    database: Database, config: Config, now_ms: int, answer: str | None
+) -> ComponentStatus:
+    epoch, seen_ms = database.epoch(CLOSER), last_heartbeat_ms(database)
     if not epoch:
         return ComponentStatus(
             ComponentState.NOT_RUNNING,
@@ -77,11 +134,86 @@ def _known(config: Config, now_ms: int) -> ComponentStatus:
             ComponentState.UNKNOWN,
             f"the last one took its lease at commit {epoch}, and has given no sign of life yet",
         )
-    detail = f"its last sign of life is {format_age(seen_ms, now_ms)} old (lease of commit {epoch})"
+    age = format_age(seen_ms, now_ms)
+    detail = f"its last sign of life is {age} old (lease of commit {epoch})"
+    allowed_ms = 1000 * (_UNRESPONSIVE_S if answer == "" else SILENT_SECONDS)
+    if abs(now_ms - seen_ms) <= allowed_ms:
+        return ComponentStatus(ComponentState.RUNNING, detail, heard_at_ms=seen_ms)
+    if (goodbye_ms := last_goodbye_ms(database)) is not None:
+        detail = f"it was stopped at {format_iso(goodbye_ms)}; `hourmark etl run` starts it again"
+        return ComponentStatus(ComponentState.NOT_RUNNING, detail, heard_at_ms=goodbye_ms)
+    # The driver of an SQLite ledger is on this machine and has the same clock.
+    if sqlite_file(config.etl.ledger) is None and _is_beating(database, seen_ms):
+        return _of_other_clock(seen_ms, now_ms, detail)
+    if answer == "":
+        problem = _problem(
+            f"it hangs: its process accepts connections and does not respond, and its last sign of "
+            f"life is {age} old; nothing is staged, and nothing closes",
+            "continue it if it was suspended (SIGCONT), else end it (SIGKILL loses nothing) and "
+            "start it again: `hourmark etl run`",
+            seen_ms,
+        )
+        return ComponentStatus(
+            ComponentState.SILENT, detail, heard_at_ms=seen_ms, problems=(problem,)
+        )
+    problem = _problem(
+        f"no driver runs: its last sign of life is {age} old; nothing is staged, and nothing closes",
+        "start it: `hourmark etl run`; the log of the last one states why it ended",
+        seen_ms,
+    )
     return ComponentStatus(
-        ComponentState.NOT_RUNNING
-        if describe_missing_driver(seen_ms, now_ms)
-        else ComponentState.RUNNING,
-        detail,
-        heard_at_ms=seen_ms,
+        ComponentState.NOT_RUNNING, detail, heard_at_ms=seen_ms, problems=(problem,)
+    )
+
+
+def _is_beating(database: Database, seen_ms: int) -> bool:
+    until_s = time.monotonic() + _OBSERVED_S
+    while time.monotonic() < until_s:
+        time.sleep(0.5)
+        if last_heartbeat_ms(database) != seen_ms:
+            return True
+    return False
+
+
+def _of_other_clock(seen_ms: int, now_ms: int, detail: str) -> ComponentStatus:
+    apart_s = abs(seen_ms - now_ms) // 1000
+    where = "ahead of" if seen_ms > now_ms else "behind"
+    problem = Problem(
+        cause=CauseClass.CLOCK,
+        key="clock:driver",
+        subject="clock of the etl driver",
+        what=f"it is about {apart_s} s {where} this machine's clock",
+        do="set both by NTP (`timedatectl`, `chronyc tracking`), first the one that is wrong",
+    )
+    return ComponentStatus(
+        ComponentState.RUNNING,
+        f"it gives signs of life, by a clock {apart_s} s {where} this machine's; {detail}",
+        heard_at_ms=now_ms,
+        problems=(problem,),
+    )
+
+
+def _problem(what: str, do: str, since_ms: int) -> Problem:
+    return Problem(
+        cause=CauseClass.COMPONENT, key=_KEY, subject=_SUBJECT, what=what, do=do, since_ms=since_ms
+    )
+
+
+def _lost(error: HourmarkError) -> Problem:
+    return Problem(
+        cause=CauseClass.SERVER,
+        key="ledger",
+        subject="ledger",
+        what=str(error),
+        do="on the driver's machine: restore its newest copy, or `hourmark ledger rebuild`",
+    )
+
+
+def _away(error: HourmarkError) -> Problem:
+    return Problem(
+        cause=CauseClass.SERVER,
+        key="ledger",
+        subject="ledger",
+        what=str(error),
+        do="see that the database of etl.ledger runs and accepts this user; then repeat the command",
     )

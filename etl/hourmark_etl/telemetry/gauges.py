@@ -100,7 +100,7 @@ def slowest_source(
 
 
 def oldest_open_ages_s(frontiers: Collection[Frontier], now_ms: int) -> dict[str, float]:
-    """Return the number of seconds since the end of the oldest open hours, by event type.
+    """Return by how many seconds the next bucket of each event type is overdue.
 
     Back-filled hours count from the end of their type's first hour.
 
@@ -109,8 +109,9 @@ def oldest_open_ages_s(frontiers: Collection[Frontier], now_ms: int) -> dict[str
         now_ms: Current time, Unix milliseconds.
 
     Returns:
-        Seconds by event type, for the 10 types with the oldest hours, oldest first. Types whose
-        hour has not ended, or whose ledger row is damaged, are omitted.
+        Seconds since the end of the bucket's hour, by event type, for the 10 types with the oldest
+        hours, oldest first. Types whose hour has not ended, or whose ledger row is damaged, are
+        omitted.
     """
     ended = sorted(
         (f for f in frontiers if f.due_ms <= now_ms and f.state is not HourState.DAMAGED),

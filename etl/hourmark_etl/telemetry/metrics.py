@@ -127,14 +127,14 @@ class CounterTotals:
     The driver logs them as a progress line.
 
     Attributes:
-        timely: Timely events that were staged.
-        late: Late events that were staged.
+        timely: Staged events whose bucket still accepted events.
+        late: Staged events whose bucket no longer accepted events.
         late_seconds: Sum over the late events of the seconds since the end of their hour.
-        files: Staged files.
+        files: Staged files, which hold copies of Kafka records.
         batches: Committed micro-batches.
         batch_seconds: Total duration of the micro-batches in seconds.
         buckets: Closed buckets.
-        not_proved: Closed buckets whose grade is not `proved`.
+        not_proved: Closed buckets whose grade is not `proved`, so that events may be missing.
     """
 
     timely: float = 0

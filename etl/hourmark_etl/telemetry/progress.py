@@ -52,7 +52,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OverdueHour:
-    """Oldest hour of any event type that has ended but is not closed.
+    """Oldest hour of any event type that has ended, but whose bucket is not closed.
 
     Attributes:
         event_type: Event type of the hour.
@@ -72,6 +72,12 @@ class DriverProgress:
 
     Instances are thread-safe: consumer threads call `record_batch`, and the driver's main loop
     calls `record_poll`.
+
+    Args:
+        database: The ledger (the ETL's state database), from which gauges are computed.
+        metrics: The metrics to update.
+        bucket_seconds: Length of a bucket in seconds.
+        clock: Clock for the intervals between reports.
     """
 
     def __init__(
@@ -92,7 +98,8 @@ class DriverProgress:
     def record_batch(self, batch: StagedBatch, duration_s: float) -> None:
         """Add the events and files of a committed micro-batch to the metrics.
 
-        If the ledger cannot be read, a warning is logged and the batch is not counted.
+        If the ledger (the ETL's state database) cannot be read, a warning is logged and the batch
+        is not counted.
 
         Args:
             batch: Committed micro-batch.
@@ -219,7 +226,8 @@ def format_progress(
 ) -> str:
     """Format the progress of the driver during an interval as one log line.
 
-    The line covers staged events, late events, closed buckets, and the oldest overdue bucket.
+    The line covers staged events (copied from Kafka to storage), late events (whose bucket no
+    longer accepted events), closed buckets, and the oldest overdue bucket.
 
     Args:
         increase: Increase of the counters during the interval.
@@ -269,6 +277,9 @@ class BatchListener(StreamingQueryListener):
 
     It updates the driver's Prometheus metrics. Register an instance with Spark's
     `StreamingQueryManager.addListener`.
+
+    Args:
+        metrics: The metrics to update.
     """
 
     def __init__(self, metrics: EtlMetrics) -> None:

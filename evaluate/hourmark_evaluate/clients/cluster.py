@@ -74,7 +74,10 @@ class EvaluatedCluster:
         ensure_topics(self.cluster, [TopicSpec(topic, partitions, settings) for topic in topics])
 
     def delete_topics(self, topics: Sequence[str]) -> None:
-        """Delete topics of the cluster. Names of topics that do not exist are ignored.
+        """Delete topics of the cluster, together with their records.
+
+        Args:
+            topics: Names of the topics. Topics that do not exist are ignored.
 
         Raises:
             Unavailable: The cluster does not answer or could not delete a topic.
@@ -149,14 +152,17 @@ class EvaluatedCluster:
         return self._metadata_from(broker) is not None
 
     def are_all_in_sync(self, topics: Collection[str]) -> bool:
-        """Return whether all brokers respond, list each other, and report the topics fully in sync.
+        """Return whether all brokers are available and all replicas of given topics are in sync.
 
         Metadata is requested from each broker directly, because the other brokers report a stopped
         broker as available and in sync until its session expires.
 
         Args:
-            topics: Names of the topics to check. If a broker does not know a topic, the result is
-                False.
+            topics: Names of the topics to check.
+
+        Returns:
+            True if every broker responds, lists all other brokers, and reports every partition of
+            the topics as fully in sync. False also if a broker does not know a topic.
         """
         return all(self._reports_all_in_sync(broker, topics) for broker in self.ids)
 

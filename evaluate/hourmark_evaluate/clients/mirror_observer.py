@@ -32,12 +32,12 @@ class _Sample:
 
 
 class PositionChecker:
-    """A check that a mirror copied every record whose position it committed, from repeated samples.
+    """A check that a mirror has copied every record that it claims to have copied.
 
-    The position is the offset in a source partition up to which the mirror has copied, according to
-    its own commits. A mirror may commit a position shortly before all records of the same
-    transaction are readable. Each sample is therefore evaluated only after the transactions open at
-    its time have completed.
+    A mirror commits, for each source partition, the offset up to which it has copied. The checker
+    compares these claims with the records on the target cluster, in repeated samples. A mirror may
+    commit an offset shortly before all records of the same transaction are readable. Each sample is
+    therefore evaluated only after the transactions open at its time have completed.
 
     Attributes:
         claims: The result of all samples evaluated so far.
@@ -118,7 +118,7 @@ class PositionChecker:
 
 
 class MirroredLoadObserver:
-    """Checks during a load test that a mirror copies every record whose offset it commits.
+    """A check, during a load test, that a mirror copies every record whose offset it commits.
 
     The mirror copies the topics of the load from an edge cluster to the central cluster. Call
     `poll` repeatedly while records are copied, then `finish` for the result, then `close`. Not

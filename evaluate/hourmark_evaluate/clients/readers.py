@@ -32,7 +32,9 @@ _NOT_ALLOWED: Final = (
 
 
 class RecordNumberSet:
-    """A set of record numbers, in which a consumer notes the records that it has read.
+    """A set of the numbers of the test records that a consumer has read, to detect repeated ones.
+
+    It needs one byte of memory for each number up to the highest.
 
     Attributes:
         count: Number of different record numbers in the set.
@@ -61,9 +63,10 @@ class RecordNumberSet:
 
 
 class IncrementalReader:
-    """A consumer that reads topics from their beginning, up to the current end at each poll.
+    """A consumer that reads topics from their beginning, up to the current end at each `poll`.
 
-    It reads committed records only. It is not thread-safe.
+    It collects the numbers of the test records of one evaluation run. Records of transactions that
+    are not committed are not read. It is not thread-safe.
 
     Args:
         cluster: The cluster.
@@ -72,7 +75,7 @@ class IncrementalReader:
         partitions: Number of partitions of each topic.
 
     Attributes:
-        records_read: All record numbers read so far, by partition.
+        records_read: All record numbers read so far, by topic and partition.
         next_offsets: By partition, the next offset to read; empty before the first poll.
         last_numbers: Record numbers read by the last `poll`.
     """
@@ -137,10 +140,10 @@ class IncrementalReader:
         return self._cluster.ends(self._partitions, committed=False)
 
     def count_below(self, ends: Mapping[Partition, int]) -> dict[Partition, int]:
-        """Return how many different records were read below an offset, by partition.
+        """Return how many different records were read below a given offset, by partition.
 
         Args:
-            ends: The offset by partition. The record at this offset is not counted.
+            ends: Offset by partition. The record at this offset is not counted.
         """
         return {p: bisect.bisect_left(self._offsets.get(p, ()), end) for p, end in ends.items()}
 
@@ -171,9 +174,10 @@ def read_all(
 
 
 class FirstReadTimes:
-    """The times at which records were first read from the target cluster, by record number.
+    """The time at which each copied record was first read from the target cluster.
 
-    All times are in seconds since the start of the load.
+    Records are identified by their numbers, from 0. All times are in seconds since the start of the
+    load.
     """
 
     def __init__(self) -> None:
@@ -182,7 +186,7 @@ class FirstReadTimes:
 
     @property
     def first_missing(self) -> int:
-        """Lowest record number that has not been read yet."""
+        """Lowest record number that has not been read yet; 0 if no record has been read."""
         while (
             self._first_missing < len(self._seen_s)
             and self._seen_s[self._first_missing] == self._seen_s[self._first_missing]

@@ -73,10 +73,10 @@ class ServerOperations:
 
 
 def option_name(operation: str) -> str:
-    """Return the command-line option that defines an operation on servers.
+    """Return the command-line option with which users define an operation on servers.
 
     Args:
-        operation: Name of the operation, such as "stop_broker".
+        operation: Name of the operation, a field of `ServerOperations`, such as "stop_broker".
 
     Returns:
         Name of the option, such as "--stop-broker".
@@ -85,7 +85,7 @@ def option_name(operation: str) -> str:
 
 
 def describe_missing_operations(operations: ServerOperations, *wanted: str) -> str:
-    """Return which command-line options are missing for operations, as a reason for the report.
+    """Return a text that names the command-line options to set so that operations are available.
 
     Args:
         operations: The available operations.
@@ -93,7 +93,8 @@ def describe_missing_operations(operations: ServerOperations, *wanted: str) -> s
             "stop_broker".
 
     Returns:
-        For example "needs --stop-broker and --start-broker"; "" if all are available.
+        A reason for the report, for example "needs --stop-broker and --start-broker"; "" if all
+        required operations are available.
     """
     absent = [option_name(name) for name in wanted if getattr(operations, name) is None]
     return f"needs {' and '.join(absent)}" if absent else ""

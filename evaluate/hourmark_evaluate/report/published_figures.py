@@ -274,6 +274,9 @@ PUBLISHED_FIGURES: Final = (
 def comparison_rows(evaluation: Evaluation) -> list[tuple[str, ...]]:
     """Return one table row per published figure, with the corresponding result of a run.
 
+    Args:
+        evaluation: The result of a completed or interrupted run.
+
     Returns:
         Rows with what is compared, the published figure, its source, the result of this run ("not
         tried here" if there is none), what the published figure shows, and what this result shows.

@@ -74,8 +74,10 @@ class Machine:
 class CpuCost(NamedTuple):
     """The CPU cost of one component, as coefficients of a linear model.
 
+    `predict_cores` adds the coefficients, each multiplied by the corresponding quantity of a load.
+
     Attributes:
-        constant: CPU seconds per second of one instance without load.
+        constant: CPU seconds per second that one instance uses without load.
         event: CPU seconds per event.
         kb: CPU seconds per 1,000 bytes of log lines.
         type: CPU seconds per second for each event type.
@@ -92,8 +94,8 @@ class CpuCost(NamedTuple):
         """Return the number of CPU cores that a component uses under a load.
 
         Args:
-            load: The load.
-            instances: Number of instances that each have the constant cost.
+            load: The load, at its peak rate.
+            instances: Number of instances of the component; each has the constant cost.
         """
         rate = load.events_per_second
         work = rate * self.event + rate * load.event_bytes / _KB * self.kb
@@ -107,7 +109,9 @@ class CpuCost(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Coefficients:
-    """The coefficients of the sizing model, fitted to measurements.
+    """The coefficients of the model that estimates CPU, network and disk for a load.
+
+    They are fitted to measurements by `fit_coefficients`.
 
     Attributes:
         costs: CPU cost by component.

@@ -34,11 +34,11 @@ def daily_curve(peak: float, seconds: float) -> Rate:
 
 
 def daily_curve_then_burst(peak: float, seconds: float) -> Rate:
-    """Return a load curve of one day, followed by a rate that exceeds what a client can send.
+    """Return a load curve with one rise and fall, then a rate that no client can achieve.
 
     Args:
         peak: Peak rate of the curve, in events per second.
-        seconds: Length of the curve; the burst starts then.
+        seconds: Duration of the rise and fall together. The burst starts at its end.
 
     Returns:
         The rate in events per second as a function of the seconds since the start.

@@ -66,16 +66,16 @@ def style() -> tuple[Check, ...]:
 def tests(
     name: str, marks: str, arguments: Sequence[str], output: Output = Output.AS_IT_COMES
 ) -> Check:
-    """Return a check that runs pytest on the tests that a marker expression selects.
+    """Return a check that runs those tests that a pytest marker expression selects.
 
     Args:
         name: Name of the check, shown in its result line.
-        marks: Marker expression that selects the tests, passed to pytest as `-m`.
+        marks: Marker expression such as `slow and not chaos`, passed to pytest as `-m`.
         arguments: Further command-line arguments of pytest.
         output: When the output of pytest is printed.
 
     Returns:
-        The check. The function does not start pytest.
+        The check, to be executed by `run_checks`. This function does not run pytest.
     """
     return Check(name, (sys.executable, "-m", "pytest", "-m", marks, *arguments), output)
 

@@ -39,7 +39,7 @@ def checks_of(interpreters: dict[str, Path | None]) -> Sequence[Check]:
 
 
 def found() -> dict[str, Path | None]:
-    """Find an interpreter of each Python version that Hourmark supports.
+    """Find an installed interpreter of each Python version that Hourmark supports.
 
     Searches `PATH`, then the installations of uv, then those of pyenv.
 
@@ -53,7 +53,9 @@ def found() -> dict[str, Path | None]:
 
 
 def untested(interpreters: dict[str, Path | None]) -> list[str]:
-    """Return a line of text for each Python version that cannot be tested on this machine.
+    """Return a message for each supported Python version that is not installed on this machine.
+
+    Tests for these versions are omitted; the messages inform the user.
 
     Args:
         interpreters: Path of the interpreter by version, such as `3.12`, as returned by `found`.

@@ -37,13 +37,13 @@ AGAIN_SECONDS: Final = 5.0
 
 
 class Output(Enum):
-    """The time at which the output of a check is printed.
+    """The time at which `hourmark test` prints the output of a check.
 
     Attributes:
-        WHERE_IT_FAILED: Printed when the check has finished, only if it failed.
-        AT_ITS_END: Printed when the check has finished, whether it passed or failed.
-        AS_IT_COMES: Printed immediately. At most one of the sequences that run in parallel may use
-            this value, because the output of two sequences would be mixed.
+        WHERE_IT_FAILED: When the check has finished, and only if it failed.
+        AT_ITS_END: When the check has finished, whether it passed or failed.
+        AS_IT_COMES: Immediately. Of the sequences of checks that run in parallel, at most one may
+            use this value, because the output of two would be mixed.
     """
 
     WHERE_IT_FAILED = auto()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import random
@@ -14,15 +15,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
-import pyspark
-
 from hourmark.clock import Clock
 from hourmark.commands.canary import CANARY, DECLARATION
 from hourmark.errors import UsageError
 from hourmark.process.durable import write_durably
 from hourmark_infra import jars
 from hourmark_infra.containers import site_setup
-from hourmark_infra.containers.settings import CANARY_PORT, LOGS, TYPES, WATCH_PORT, render_settings
+from hourmark_infra.containers.settings import (
+    CANARY_PORT,
+    EVERY_ADDRESS,
+    LOGS,
+    TYPES,
+    WATCH_PORT,
+    render_settings,
+)
 from hourmark_infra.containers.site import SPARK_PORT, ContainerSite
 from hourmark_infra.containers.whole_stack import run_whole_stack
 from hourmark_infra.jars.cache import cache_root, print_progress
@@ -35,10 +41,10 @@ from hourmark_infra.stack.settings import write_settings
 
 _WAIT_S: Final = 1.0
 _RETRY_S: Final = 5.0  # between attempts to apply the types, while servers start
-_SPARK: Final = Path(pyspark.__file__).parent
 WORKER_WEB_PORT: Final = 8081
 LINES_PER_SECOND: Final = 5  # of the role `application`
 ROTATE_BYTES: Final = 1 << 20
+_CANARY_METRICS: Final = ("--metrics-host", EVERY_ADDRESS, "--metrics-port", str(CANARY_PORT))
 _ROTATED_FILES_MAX: Final = 99  # about a day's log at this rate
 
 
@@ -313,7 +319,7 @@ def _run_etl(container: Container, arguments: list[str]) -> NoReturn:
     container.wait_for(site_setup.APPLIED)
     conf = {
         "spark.driver.host": container.name,  # executors reach it by this name
-        "spark.driver.bindAddress": "0.0.0.0",  # noqa: S104
+        "spark.driver.bindAddress": EVERY_ADDRESS,
         "spark.driver.memory": "1g",
         "spark.executor.memory": "640m",
         "spark.executor.cores": "1",
@@ -360,8 +366,16 @@ def _run_spark_worker(container: Container, _: list[str]) -> NoReturn:
     _exec(command, _spark_environment(container))
 
 
+def _spark_home() -> Path:
+    # An image may be built without pyspark.
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise UsageError("this image contains no Spark; use the image hourmark-java for this role")
+    return Path(spec.origin).parent
+
+
 def _spark_class() -> str:
-    return str(_SPARK / "bin" / "spark-class")
+    return str(_spark_home() / "bin" / "spark-class")
 
 
 def _spark_environment(container: Container) -> dict[str, str]:
@@ -370,7 +384,7 @@ def _spark_environment(container: Container) -> dict[str, str]:
     return {
         **lifecycle.server_environment(installed_programs().java),
         "PYSPARK_PYTHON": sys.executable,
-        "SPARK_HOME": str(_SPARK),
+        "SPARK_HOME": str(_spark_home()),
         "SPARK_LOCAL_DIRS": str(local),
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
@@ -396,14 +410,13 @@ KINDS: Final[dict[str, Callable[[Container, list[str]], None]]] = {
     **dict.fromkeys(("edge", "central", "namenode", "datanode", "registry"), _run_server),
     "mirror": _hourmark_role("mirror", "run"),
     "mirror-watch": _hourmark_role("mirror", "watch", "--metrics-port", str(WATCH_PORT)),
-    "canary": _hourmark_role("canary", "run", "--metrics-port", str(CANARY_PORT)),
+    "canary": _hourmark_role("canary", "run", *_CANARY_METRICS),
     "canary-check": _hourmark_role(
         "canary",
         "check",
         "--every",
         "10",
-        "--metrics-port",
-        str(CANARY_PORT),
+        *_CANARY_METRICS,
         after=site_setup.APPLIED,
     ),
     "delivery": _hourmark_role("serve"),

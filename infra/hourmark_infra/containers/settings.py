@@ -22,6 +22,7 @@ LOGS: Final = Path("/var/log/app")
 TAILER_PORT: Final = 8785  # metrics and health endpoint of the tailer
 WATCH_PORT: Final = 8786  # metrics endpoint of the mirror's monitor
 CANARY_PORT: Final = 8787  # metrics and health endpoint of the canary; metrics of its check
+EVERY_ADDRESS: Final = "0.0.0.0"  # noqa: S104  # the container's own network
 _OTHER_FILES: Final = 256  # open files that a delivery service needs in addition to connections
 _HEAD = (
     "# Written when the container started: to change a setting, use the environment "
@@ -80,12 +81,17 @@ def _container_settings(
     tls = shared / "tls"
     client = {"ca": str(tls / "ca.pem"), "certificate": str(tls / "client.pem")}
     return {
-        "mirror": {"rest_host": role, "workers": site.mirrors},
+        "mirror": {
+            "rest_host": role,
+            "workers": site.mirrors,
+            "metrics_host": EVERY_ADDRESS,
+        },
         "etl": {
-            "ledger": f"postgresql://{USER}:${{file:{shared / 'ledger-password'}}}@postgres/{USER}"
+            "metrics_host": EVERY_ADDRESS,
+            "ledger": f"postgresql://{USER}:${{file:{shared / 'ledger-password'}}}@postgres/{USER}",
         },
         "service": {
-            "host": "0.0.0.0",  # noqa: S104  # the container's own network
+            "host": EVERY_ADDRESS,
             "tls": {"certificate": str(tls / "service.pem"), "client_ca": str(tls / "ca.pem")},
             "connections_max": connection_limit(files),
         },
@@ -93,6 +99,7 @@ def _container_settings(
             "service_urls": [f"https://{BALANCER}:{port}"],
             "tls": client,
             "host_name": "application",
+            "metrics_host": EVERY_ADDRESS,
             "metrics_port": TAILER_PORT,
             "sources": [{"name": "app", "paths": [str(LOGS / "*.log*")]}],
         },

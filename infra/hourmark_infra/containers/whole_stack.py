@@ -98,10 +98,10 @@ def parse_published_ports(environment: Mapping[str, str]) -> dict[str, int]:
 
 
 def whole_stack_settings(types: Path, bucket_seconds: int, files: int) -> dict[str, dict[str, Any]]:
-    """Return the settings with which a complete stack in one container differs from a local stack.
+    """Return the settings that override those of a local stack if it runs in one container.
 
-    Reports are more frequent and micro-batches are shorter than by default, because tests wait for
-    buckets to be closed.
+    Components report more often, and the ETL's micro-batches are shorter than by default, because
+    tests wait for buckets to be closed.
 
     Args:
         types: Folder of type declarations. The tailer reads one log file for each declared source.
@@ -109,7 +109,7 @@ def whole_stack_settings(types: Path, bucket_seconds: int, files: int) -> dict[s
         files: Maximum number of open files per process, or `resource.RLIM_INFINITY`.
 
     Returns:
-        Settings by group, each a mapping of values by setting name.
+        Settings by group of the configuration file, each a mapping of values by setting name.
     """
     declared = types / "sources.toml"
     sources = tomllib.loads(declared.read_text()).get("source", []) if declared.exists() else []

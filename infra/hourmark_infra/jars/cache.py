@@ -40,10 +40,10 @@ It calls its third argument regularly during the download and raises `Unavailabl
 
 @dataclass(frozen=True, slots=True)
 class IvyFetch:
-    """A callable that downloads jars with Apache Ivy, to be passed to `ensure_jars` as `fetch`.
+    """A function object that downloads jars with Apache Ivy, to be passed to `ensure_jars`.
 
-    Its arguments are the jars, the folder to whose subfolder `files` they are downloaded, and a
-    function that it calls every two seconds during the download.
+    Call it with three arguments: the jars; a folder, in whose subfolder `files` the jars are
+    stored; and a function that is called every two seconds during the download.
 
     Attributes:
         java: Function that returns the path of a `java` executable; called for each download.

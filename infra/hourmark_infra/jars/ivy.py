@@ -17,6 +17,7 @@ from xml.sax.saxutils import quoteattr
 
 from hourmark.errors import Unavailable
 from hourmark_infra.jars.lockfile import Jar
+from hourmark_infra.jars.trust_store import trust_store_options
 
 # Ivy's checksums are off because every file is compared with the SHA-256 digest of the lock file,
 # which is stronger than the repository's SHA-1. POMs of locked files are not read, because the lock
@@ -128,7 +129,7 @@ def start_ivy(
         str(java),
         "-Xmx256m",
         "-XX:TieredStopAtLevel=1",
-        *_trust_store_options(),
+        *trust_store_options(os.environ, folder / "trusted.jks"),
         "-cp",
         str(find_ivy_jar()),
         "org.apache.ivy.Main",
@@ -146,12 +147,6 @@ def start_ivy(
         return subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=folder
         )
-
-
-def _trust_store_options() -> tuple[str, ...]:
-    # Debian's trust store contains the machine's trusted CAs; a Java from elsewhere ignores it.
-    store = Path("/etc/ssl/certs/java/cacerts")
-    return (f"-Djavax.net.ssl.trustStore={store}",) if store.is_file() else ()
 
 
 def read_log_tail(folder: Path, lines: int = 8) -> str:

@@ -90,14 +90,18 @@ def run(
 
 
 def init_options(*, once: bool, is_new: bool, yes: bool) -> list[str]:
-    """Return the options of `hourmark init` for log files that `hourmark run` names.
+    """Return the options with which `hourmark run LOG…` calls `hourmark init` for its log files.
 
     Args:
-        once: Whether the present content of the files is delivered once. The bucket length is then
-            chosen by the age of the lines.
+        once: Whether to deliver only the present content of the files (`--once`). `hourmark init`
+            then chooses the bucket length by the age of the lines.
         is_new: Whether there is neither a configuration nor a local stack, so that the bucket
             length is not fixed yet.
         yes: Whether proposals are accepted without asking.
+
+    Returns:
+        `--bucket-seconds` with a length if `is_new` is True and `once` is False, and `--yes` if
+        `yes` is True; empty if neither applies.
     """
     length = ["--bucket-seconds", str(_FOLLOWED_BUCKET_S)] if is_new and not once else []
     return [*length, *(["--yes"] if yes else [])]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
+
+from hourmark.printing import name_some
 
 _EACH_MAX: Final = 10  # a type with more buckets gets one summary line
 _REASONS_MAX: Final = 3
@@ -15,18 +17,19 @@ _CLOSED: Final = "closed"  # state of a closed bucket; a type's next hour has an
 def unclosed_types(
     rows: Iterable[Mapping[str, Any]], types: Iterable[str], hour: str
 ) -> dict[str, str]:
-    """Return the event types that have not closed all their hourly buckets up to a given hour.
+    """Return the event types that have not closed all their buckets up to a given hour.
 
     Args:
         rows: Rows of `hourmark bucket ls --json`. For each type, a row whose state is not `closed`
             describes the next bucket to close.
         types: Names of the event types to check.
-        hour: Label of the last hour in the format of the rows, for example `2026-11-21T05`.
+        hour: Label of the last bucket that must be closed, in the format of the rows, for example
+            `2026-11-21T05`.
 
     Returns:
-        A text by type name, which contains the hour of the type's next bucket and the reason why
-        this bucket is not closed. A type without a next bucket in `rows` is included. Empty if all
-        buckets are closed.
+        By type name, a text with the label of the type's next bucket and the reason why it is not
+        closed. A type without a next bucket in `rows` is included as well. Empty if all buckets up
+        to `hour` are closed.
     """
     following = {row["type"]: row for row in rows if row["state"] != _CLOSED}
     unknown = {name: "the ledger names no next hour" for name in types if name not in following}
@@ -55,16 +58,13 @@ def format_reasons(reasons: Mapping[str, str]) -> str:
     for name, reason in reasons.items():
         types_by_reason.setdefault(reason, []).append(name)
     by_count = sorted(types_by_reason.items(), key=lambda item: -len(item[1]))
-    texts = [f"{_join_names(names)} {reason}" for reason, names in by_count[:_REASONS_MAX]]
+    texts = [
+        f"{name_some(names, _TYPES_MAX)} {reason}" for reason, names in by_count[:_REASONS_MAX]
+    ]
     if others := by_count[_REASONS_MAX:]:
         count = sum(len(names) for _, names in others)
         texts.append(f"{count} more type{'s' * (count > 1)} for other reasons")
     return "; ".join(texts) or "all are closed"
-
-
-def _join_names(names: Sequence[str]) -> str:
-    more = len(names) - _TYPES_MAX
-    return ", ".join(names[:_TYPES_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 def next_hours(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:

@@ -19,10 +19,14 @@ _CHECKS_PER_SILENCE: Final = 10
 
 
 class RunProgress:
-    """Reports messages with the elapsed time, and repeats what is awaited. Thread-safe.
+    """A reporter of progress messages with the elapsed time. Thread-safe.
+
+    While an operation is awaited, its description is repeated at intervals, so that users see that
+    the command is still working.
 
     Args:
-        report: Function that receives each message. Never called by two threads at the same time.
+        report: Function that receives each message as one line. It is never called by two threads
+            at the same time.
         clock: Clock that measures the elapsed time.
         silence_s: Longest time in seconds without a message while something is awaited.
     """
@@ -41,7 +45,7 @@ class RunProgress:
         return self._clock.monotonic_s() - self._began_s
 
     def report(self, message: str) -> None:
-        """Report a message.
+        """Pass a message to the `report` function, prefixed with the elapsed time in seconds.
 
         Args:
             message: One line of text.
@@ -52,13 +56,14 @@ class RunProgress:
 
     @contextmanager
     def awaiting(self, what: str) -> Iterator[Callable[[str], None]]:
-        """Return a context manager that repeats what is awaited, until the block ends.
+        """Return a context manager that reports at intervals what the `with` block is waiting for.
 
         Args:
-            what: What is awaited, in the form of `all lines to be acknowledged`.
+            what: Description of the awaited state, such as `all lines to be acknowledged`.
 
         Yields:
-            A function that replaces `what`. It reports the new text at once if it differs.
+            A function that replaces the description. It reports the new one immediately if it
+            differs from the previous one.
         """
         outer, self._awaited = self._awaited, what
         ended = threading.Event()

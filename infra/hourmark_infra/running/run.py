@@ -67,12 +67,14 @@ class RunOutcome:
 
     Attributes:
         seconds: Duration of the run in seconds.
-        tailed: Summary of the tailer, as printed by `hourmark tail --drain --json`.
+        tailed: Summary of the delivery by the tailer (the component that reads the log files), as
+            printed by `hourmark tail --drain --json`.
         buckets: Rows of `hourmark bucket ls --json` for the nonempty buckets that were closed
             during the run.
         config: Path of the configuration file that the components used.
-        open_hour: Label of the current bucket, if the run did not wait for its end; otherwise None.
-            Late events and events of this hour are in it.
+        open_hour: Label of the bucket that was still open at the end, such as `2026-11-21T05`. It
+            receives the events of this interval and late events, and a later run closes it. None if
+            the run waited for the end of that bucket, or had nothing to deliver.
     """
 
     seconds: float
@@ -89,7 +91,7 @@ def merge_settings(stack: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str
     is not merged: if the user sets it, it replaces the stack's group as a whole.
 
     Args:
-        stack: Settings of the local stack, by group.
+        stack: Settings with which components use the servers of the local stack, by group.
         own: Settings in the user's configuration file, by group.
 
     Returns:
@@ -133,7 +135,7 @@ def first_hour_options(config: Config, now_ms: int) -> tuple[str, ...]:
 
 
 def names_kafka(own: Mapping[str, Any]) -> bool:
-    """Return whether a configuration names Kafka clusters and therefore needs no local stack.
+    """Return whether a configuration names Kafka clusters and needs no local servers.
 
     Args:
         own: Settings in the user's configuration file, by group.
@@ -187,7 +189,9 @@ class MergedLog:
 class Run:
     """One execution of `hourmark run`: delivery service, tailer, ETL and, if needed, a local stack.
 
-    Call either `run_until_stopped` or `run_once`, and `stop` at the end, also after an exception.
+    The local stack is a set of servers on this machine, which is used if the configuration names no
+    Kafka cluster. Call either `run_until_stopped` or `run_once`, and `stop` at the end, also after
+    an exception.
     """
 
     def __init__(

@@ -16,10 +16,10 @@ POLL_S: Final = 0.25
 
 
 class ProcessGroup(Protocol):
-    """The processes that a `Supervisor` starts, stops and checks by name.
+    """The interface of the processes that a `Supervisor` starts, stops and checks by name.
 
     Implementations must ignore `start` for a process that is already running. `log` must return the
-    path of the log file of a process.
+    path of the log file of a process. `Components` implements this protocol.
     """
 
     def start(self, name: str) -> None: ...

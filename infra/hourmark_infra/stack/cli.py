@@ -1,20 +1,16 @@
-"""Commands `hourmark up`, `status`, `down` and `purge`."""
+"""Commands `hourmark up`, `down` and `purge`."""
 
 from __future__ import annotations
 
-import logging
 import sys
-from dataclasses import asdict
 
 import click
 from pydantic import ValidationError
 
 from hourmark.clock import SystemClock
-from hourmark.commands.component_status import ComponentStatus, component_statuses
 from hourmark.config.groups import BucketSettings, ServiceSettings
-from hourmark.config.loading import load_config, stack_state_dir
+from hourmark.config.loading import stack_state_dir
 from hourmark.errors import UsageError
-from hourmark.kafka.clients import librdkafka_logger
 from hourmark.printing import json_option, print_json
 from hourmark_infra.jars.cache import print_progress
 from hourmark_infra.stack.control import LocalStack, purge_stack
@@ -101,39 +97,6 @@ def up(clusters: Clusters | None, mirror: bool, bucket_seconds: int | None, as_j
 
 @click.command()
 @json_option
-def status(as_json: bool) -> None:
-    """Show each server's process, address, memory and health, and the state of Hourmark's own components.
-
-    For components (delivery service, mirror, the ETL's driver, tailers) it shows whether each is running and its last report.
-    The exit code is 1 if a server is not healthy; components may be stopped.
-
-    \b
-    Examples:
-      hourmark status
-      hourmark status --json
-    """
-    stack = LocalStack.load(stack_state_dir())
-    found = stack.status()
-    components = _components(stack)
-    ok = all(server.healthy for server in found)
-    total = sum(server.memory_mb for server in found)
-    if as_json:
-        shown = [{"name": name, **asdict(status)} for name, status in components.items()]
-        print_json(
-            {"ok": ok, "memory_mb": total, "servers": [*map(asdict, found)], "components": shown}
-        )
-    else:
-        for s in found:
-            at = f"{s.memory_mb:>5} MB  {s.address:<21}"
-            click.echo(f"{s.name:<12} {_well(s.healthy):<8} pid {_pid(s.pid)} {at} {s.detail}")
-        click.echo(f"{_well(ok)}, {total} MB in all")
-        for name, c in components.items():
-            click.echo(f"{name:<12} {c.state:<11} pid {_pid(c.pid)} {c.detail}")
-    sys.exit(0 if ok else 1)
-
-
-@click.command()
-@json_option
 def down(as_json: bool) -> None:
     """Stop the servers that `hourmark up` started; data and ports are kept for the next `up`.
 
@@ -189,20 +152,3 @@ def _checked(bucket_seconds: int | None) -> int | None:
     except ValidationError as error:
         allowed = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
         raise UsageError(f"--bucket-seconds {bucket_seconds}: {allowed}") from error
-
-
-def _components(stack: LocalStack) -> dict[str, ComponentStatus]:
-    # Empty before the first `hourmark up`, which writes the configuration file.
-    if not stack.layout.config_file.is_file():
-        return {}
-    # An unreachable broker shows in the component's status; its log messages are suppressed.
-    librdkafka_logger().addHandler(logging.NullHandler())
-    return component_statuses(load_config(stack.layout.config_file), SystemClock().now_ms())
-
-
-def _pid(pid: int | None) -> str:
-    return f"{'-' if pid is None else pid!s:<8}"
-
-
-def _well(healthy: bool) -> str:
-    return "well" if healthy else "NOT WELL"

@@ -15,12 +15,13 @@ import threading
 from collections.abc import Callable, Container, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Self
 
 from hourmark.clock import SystemClock
+from hourmark.commands.server_status import ServerStatus
 from hourmark.errors import Unavailable, UsageError
 from hourmark.state_folder import StateFolder
 from hourmark_infra import jars
@@ -57,29 +58,6 @@ from hourmark_infra.stack.registry import unpack_registry
 from hourmark_infra.stack.servers import Programs, Server, server_table
 from hourmark_infra.stack.settings import write_settings
 from hourmark_infra.stack.state import StackState, load_state, new_state, save_state, state_file
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerStatus:
-    """The state of one server of the local stack, as `hourmark status` shows it.
-
-    Attributes:
-        name: Name of the server, for example `edge-1`.
-        pid: Process ID; None if the server is not running.
-        address: Network address `host:port`.
-        memory_mb: Resident memory of the server and its child processes, in megabytes.
-        healthy: Whether the server passed its health check.
-        detail: Text that describes the result of the health check.
-        log: Path of the log file.
-    """
-
-    name: str
-    pid: int | None
-    address: str
-    memory_mb: int
-    healthy: bool
-    detail: str
-    log: str
 
 
 class LocalStack:

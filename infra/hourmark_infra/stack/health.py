@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import socket
 from typing import Any, NamedTuple
 
 import httpx
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 
+from hourmark.commands.kafka_servers import broker_metadata
+from hourmark.config.groups import KafkaCluster
+from hourmark.errors import Unavailable
 from hourmark_infra.stack.registry import CONFLUENT_PATH
 
 ANSWER_SECONDS = 5.0
@@ -23,10 +23,6 @@ HEARTBEAT_SECONDS_MAX = 5  # one is sent each second (hourmark_infra.stack.hadoo
 _HTTP = httpx.Client(
     timeout=ANSWER_SECONDS, trust_env=False, limits=httpx.Limits(max_keepalive_connections=0)
 )
-
-_SILENT = logging.getLogger(f"{__name__}.silent")
-_SILENT.addHandler(logging.NullHandler())
-_SILENT.propagate = False
 
 
 class Health(NamedTuple):
@@ -57,10 +53,9 @@ def check_broker(address: str, node: int, brokers: int = 1) -> Health:
     if not accepts_connections(address):
         return Health(False, "does not listen")
     try:
-        admin = AdminClient({"bootstrap.servers": address, "log_level": 0}, logger=_SILENT)
-        metadata = admin.list_topics(timeout=ANSWER_SECONDS)
-    except KafkaException as error:
-        return Health(False, str(error.args[0].str()))
+        metadata = broker_metadata(KafkaCluster(bootstrap=address), ANSWER_SECONDS)
+    except Unavailable as error:
+        return Health(False, str(error))
     if node not in metadata.brokers:
         return Health(False, "has not joined its cluster")
     if metadata.controller_id < 0:

@@ -199,7 +199,7 @@ def replication(servers: int) -> tuple[int, int]:
 
 
 def stack_root(home: Path) -> Path:
-    """Return the folder that contains all files of a local stack.
+    """Return the folder that contains all files of a local stack of servers.
 
     Args:
         home: The `HOURMARK_HOME` folder, which contains the stack's data and configuration.

@@ -22,7 +22,7 @@ class _NumberChoice(click.Choice[str]):
 
 
 def clusters_option(first: Clusters, *, kept: bool = True) -> Callable[[_F], _F]:
-    """Return a click decorator that adds the option `--clusters` (number of Kafka clusters).
+    """Return a `click` decorator that adds the option `--clusters` (number of Kafka clusters).
 
     The option accepts 1 and 2. The decorated command receives an integer, or None if the user omits
     the option. The arguments only change the help text.

@@ -42,7 +42,7 @@ class Process:
 
 
 def start_id(pid: int) -> str | None:
-    """Return an identifier that distinguishes a process from other processes with the same ID.
+    """Return an identifier that distinguishes a process from others that get the same process ID.
 
     Args:
         pid: Process ID.

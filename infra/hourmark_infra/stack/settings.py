@@ -10,14 +10,14 @@ from hourmark_infra.stack.layout import CLUSTERS, Layout
 
 
 def write_settings(layout: Layout, config_text: str, datanode: str = "datanode") -> None:
-    """Write the settings files of all servers of a stack, and `hourmark.toml`.
+    """Write the configuration files of all servers of a stack, and `hourmark.toml`.
 
-    Folders are created if necessary. A file that already has the right content is not written.
+    Folders are created if necessary. A file that already has the right content is not changed.
 
     Args:
         layout: Paths, ports and number of the servers.
-        config_text: Text of `hourmark.toml`.
-        datanode: Name of the DataNode to which `hdfs-site.xml` applies.
+        config_text: Text of `hourmark.toml`, with which commands find the servers.
+        datanode: Name of the DataNode whose settings are written to `hdfs-site.xml`.
     """
     for folder in (layout.logs, layout.data, layout.state):
         folder.mkdir(parents=True, exist_ok=True)

@@ -90,7 +90,9 @@ def new_state(
     spread: bool = False,
     workers: Workers = 1,
 ) -> StackState:
-    """Return the initial state for a new stack, with random cluster IDs and free ports.
+    """Return the initial state for a new local stack, with random cluster IDs and free ports.
+
+    A local stack is a set of Kafka, HDFS, schema registry and MirrorMaker 2 servers.
 
     The state is not saved; call `save_state` to create the stack.
 
@@ -130,7 +132,7 @@ def state_file(home: Path) -> Path:
 
 
 def load_state(home: Path) -> StackState | None:
-    """Read the state of the stack in a `HOURMARK_HOME` folder.
+    """Read the state of the local stack, a set of servers, in a `HOURMARK_HOME` folder.
 
     Args:
         home: The `HOURMARK_HOME` folder, which contains the stack's data and configuration.
@@ -154,7 +156,7 @@ def load_state(home: Path) -> StackState | None:
 
 
 def save_state(home: Path, state: StackState) -> None:
-    """Write the state file of a stack atomically, and flush it to disk.
+    """Write the state file of a local stack of servers atomically, and flush it to disk.
 
     An existing file is replaced. If the call is interrupted, the file contains either the previous
     or the new state.

@@ -119,10 +119,10 @@ class TaskStates:
             )
 
     def mark_outdated(self) -> None:
-        """Mark the known states as outdated before a new run of MirrorMaker 2 on this worker.
+        """Mark states as outdated before MirrorMaker 2 is started again on this worker.
 
-        The states of tasks that run on another worker are not marked. An outdated state counts as
-        neither running nor failed until it is reported again.
+        An outdated state counts as neither running nor failed until it is reported again. The
+        states of tasks that run on another worker are not marked.
         """
         self._outdated |= {
             name

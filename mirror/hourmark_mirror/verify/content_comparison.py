@@ -29,7 +29,8 @@ class ComparedPartition(NamedTuple):
         cut: Log end offset at the edge (exclusive) when the verification began.
         position: Next edge offset that the mirror copies; None if it has no position.
         comparison: Counts of equal and faulty records, and spans of faulty records.
-        settled: Whether the result is reliable. False if a log start moved during every attempt.
+        settled: Whether the result is reliable. False if retention deleted records, and so moved a
+            log start, during every attempt.
     """
 
     partition: Partition
@@ -40,7 +41,7 @@ class ComparedPartition(NamedTuple):
 
 
 class ContentComparer:
-    """Comparer of edge topic-partitions with their copies on the central cluster.
+    """Compares edge topic-partitions, record by record, with their copies on the central cluster.
 
     It opens Kafka consumers for each comparison and closes them afterwards.
     """

@@ -67,7 +67,7 @@ class VerificationResult(NamedTuple):
 
 
 class Verification:
-    """Single check that the central cluster holds an exact copy of the edge's records.
+    """Verifies once that the central cluster holds an exact copy of the edge's records.
 
     The check covers all edge records below the log end offsets at its start. Call `run` once. The
     call blocks while the mirror catches up and the records are compared.

@@ -17,7 +17,7 @@ WATCHED: Final = tuple(name for name in AlarmName if name != AlarmName.CANARY_LA
 
 
 class MirrorMetrics:
-    """Prometheus metrics of a mirror watch, in a separate registry.
+    """The Prometheus metrics of `hourmark mirror watch`, in a registry of their own.
 
     Metrics have no topic label, because a thousand topics would create a thousand series.
 

@@ -42,7 +42,7 @@ PARTITIONS_READ_MAX: Final = 100  # partitions read per observation
 
 
 class UncopiedTimestamps:
-    """Cache of the timestamp of the first uncopied record in each topic-partition.
+    """Cache that holds, for each topic-partition, the timestamp of the first uncopied record.
 
     Reading a timestamp requires a fetch from Kafka, so the number of reads for each observation is
     limited. Topic-partitions whose timestamp was read longest ago come first.
@@ -97,7 +97,7 @@ CLOCK_SKEW_MAX_MS: Final = 300_000  # maximum difference between this clock and 
 
 
 class MirrorObserver:
-    """Reader of the current state of both clusters of a mirror.
+    """Observes a mirror: reads offsets, topics and workers of both clusters, and compares samples.
 
     It keeps Kafka clients open, and the caller must close it. Instances are not thread-safe.
     """

@@ -123,10 +123,10 @@ class MirrorWatcher:
 
     @property
     def observing_s(self) -> float:
-        """Return the number of seconds since the last observation began.
+        """Return the number of seconds since the most recent observation began.
 
-        The value increases until the next observation begins, even if this one has ended. May be
-        called from any thread.
+        The value increases until the next observation begins, even if this one has ended. A high
+        value shows that an observation hangs. May be called from any thread.
         """
         return self._clock.monotonic_s() - self._began_s
 

@@ -15,19 +15,19 @@ from hourmark_producer.files.tracked_file import FileAccount, FilePosition, Trac
 
 
 def save_changed_accounts(checkpoint: Checkpoint, files: Iterable[TrackedFile]) -> None:
-    """Save the accounts of files that changed since they were last saved.
+    """Save what scans observed of changed files, so that a restart does not forget lost bytes.
 
-    An account states what scans observed of a file since a sender last prepared to read from it:
-    the largest size of the content, and each truncation. All accounts are saved in one transaction.
-    A file is skipped if its account contains nothing that a restart would lose, if the file no
-    longer exists, or if it is a compressed file whose content may be unread.
+    These observations are the account of a file: the largest size of its content and each
+    truncation, since a sender thread last prepared to read from it. All accounts are saved in one
+    transaction. A file is skipped if its account contains nothing that a restart would lose, if the
+    file no longer exists, or if it is a compressed file whose content may be unread.
 
     Args:
         checkpoint: Database in which the accounts are saved.
         files: Tracked files. The attribute `saved` of each saved file is set to its account.
 
     Raises:
-        CheckpointFailed: Nothing was saved.
+        CheckpointFailed: Nothing was saved. Call the function again at the next scan.
     """
     pending, saved = list[Change](), dict[TrackedFile, FileAccount]()
     for file in files:

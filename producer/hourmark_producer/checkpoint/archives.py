@@ -133,15 +133,14 @@ def save_departed(
 ) -> list[_Change]:
     """Return the SQL statements that record how far deleted or truncated content was read.
 
-    They take effect when they are passed to `Checkpoint.commit`.
-
     If a compressed copy of the content appears later, the tailer recognizes it by this record. Only
-    the latest `DEPARTED_MAX` records are kept.
+    the latest `DEPARTED_MAX` records are kept. The statements take effect when they are passed to
+    `Checkpoint.commit`.
 
     Args:
         position: The position up to which the content was read.
-        unread: The first bytes and the size in bytes of the content. Used only if nothing was read,
-            for example because the content is a single unterminated line.
+        unread: If nothing was read: the first bytes of the content, and its size in bytes. Ignored
+            otherwise.
         high: Size of the content in bytes if its unread bytes were counted as lost, so that they
             are not counted again for the compressed copy; otherwise 0.
 

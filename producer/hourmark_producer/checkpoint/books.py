@@ -83,11 +83,12 @@ class FileAccountingRow(NamedTuple):
     Attributes:
         file_id: Id of the file.
         source: Name of its source.
-        generation: Its current generation. Each truncation begins a new one.
-        offset: Offset of the next byte to read.
+        generation: Number of times that its content was truncated or replaced.
+        offset: Offset of the next byte to read, within this generation.
         missing: Whether the file can no longer be found.
         settled: Number of truncations of the file whose lost bytes are already included in the
-            totals. None if the checkpoint holds no such number for the current generation.
+            totals of its source. None if the checkpoint holds no such number for the current
+            generation.
     """
 
     file_id: str
@@ -99,16 +100,18 @@ class FileAccountingRow(NamedTuple):
 
 
 class SourceTotals(NamedTuple):
-    """The totals of one source in bytes, as the checkpoint stores them.
+    """The byte totals of one source, as the checkpoint stores them.
+
+    All values are in bytes and cover all runs of the tailer.
 
     Attributes:
-        acknowledged: Bytes that the service acknowledged.
+        acknowledged: Bytes that a delivery service acknowledged.
         skipped: Bytes that were not sent because of a setting, or because they are a copy.
-        ended: Bytes that were read from content that no longer exists, because the file was
-            deleted, replaced or truncated. All lost bytes are included.
+        ended: Observed bytes of content that no longer exists, because its file was deleted,
+            replaced or truncated: the bytes that were read from it, and all lost bytes.
         in_flight: Bytes that were read and are stored in the checkpoint until they are
             acknowledged.
-        lost: Bytes that are known to be lost.
+        lost: Bytes that were destroyed before they were read. They are included in `ended`.
     """
 
     acknowledged: int = 0
@@ -119,7 +122,10 @@ class SourceTotals(NamedTuple):
 
 
 class AccountingSnapshot(NamedTuple):
-    """The accounting of all sources, as the checkpoint held it at one moment.
+    """The byte totals of all sources and the read position of each file, at one moment.
+
+    `read_accounting` reads it from the checkpoint. `compute_balances` computes from it what became
+    of all observed bytes.
 
     Attributes:
         totals: Totals by source name.
@@ -134,15 +140,16 @@ class AccountingSnapshot(NamedTuple):
 class SourceBalance:
     """The bytes observed in the files of one source, and what became of them.
 
-    `seen` must equal the sum of the other attributes.
+    Each observed byte is counted once, so `seen` must equal the sum of the other attributes. All
+    values are in bytes.
 
     Attributes:
         seen: Bytes observed in files.
-        acknowledged: Bytes that the service acknowledged.
-        in_flight: Bytes in spooled ranges, which wait for an acknowledgement.
+        acknowledged: Bytes that a delivery service acknowledged.
+        in_flight: Bytes that were read and are stored on disk until they are acknowledged.
         pending: Bytes that are not read yet.
         skipped: Bytes that were not sent because of a setting, or because they are a copy.
-        lost: Bytes that are known to be lost.
+        lost: Bytes that were destroyed before they were read.
     """
 
     seen: int = 0

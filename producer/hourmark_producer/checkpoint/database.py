@@ -217,10 +217,11 @@ def delete_file(file_id: str) -> list[Change]:
 def save_account(
     file_id: str, position: FilePosition, account: FileAccount | None = None
 ) -> Change:
-    """Return the SQL statement that saves what scans observed of a file since it was last examined.
+    """Return the SQL statement that saves the sizes and truncations that scans observed of a file.
 
-    It takes effect when it is passed to `Checkpoint.commit`. A sender thread examines a file before
-    it reads from it, to determine whether the file grew or was truncated.
+    It takes effect when it is passed to `Checkpoint.commit`. The observations since a sender thread
+    last examined the file are the account of the file. They are saved so that a restart does not
+    forget lost bytes.
 
     The scanning thread may save a position that is older than the one that the sender thread has
     saved. The statement therefore changes nothing if the existing row has a higher
@@ -229,7 +230,8 @@ def save_account(
     Args:
         file_id: Id of the file.
         position: Position at the latest examination of the file.
-        account: Largest size and truncations observed since then; None if there are none.
+        account: Largest size and truncations observed since then. None if there are none; the size
+            and first bytes of `position` are then saved.
 
     Returns:
         The statement and its parameters.

@@ -29,6 +29,8 @@ _Change = tuple[str, tuple[Any, ...]]
 class ForgottenFile(NamedTuple):
     """The saved state of a file that the tailer no longer tracks in memory.
 
+    If the file is found again, it keeps its id, and reading continues at the saved position.
+
     Attributes:
         file_id: Id of the file.
         position: The position up to which it was read.

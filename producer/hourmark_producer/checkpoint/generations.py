@@ -60,11 +60,11 @@ class GenerationStart(NamedTuple):
 
 
 class Generations:
-    """The generation numbers of all files of one host, stored outside the checkpoint.
+    """How often each log file of one host was truncated, recorded outside the tailer's database.
 
-    A generation is the content of a file between two truncations. If the checkpoint is lost, the
-    tailer uses these records to assign the same generation numbers as before. Safe to use from
-    several threads.
+    The content of a file between two truncations is called a generation, numbered from 0. If the
+    database (checkpoint) is lost, the tailer uses these records to assign the same numbers as
+    before. Safe to use from several threads.
     """
 
     def __init__(self, folders: Sequence[Path], host_id: str) -> None:

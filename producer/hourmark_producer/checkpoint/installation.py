@@ -36,7 +36,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def lock_state_folder(state_dir: Path) -> IO[bytes]:
-    """Lock the state folder for this process.
+    """Lock the state folder, so that only one tailer uses its database.
 
     Args:
         state_dir: The state folder.
@@ -53,7 +53,9 @@ def lock_state_folder(state_dir: Path) -> IO[bytes]:
 def open_installation(
     state_dir: Path, *, reread: bool, sources: Sequence[str] = (), second: Path | None = None
 ) -> tuple[Checkpoint, str]:
-    """Open the checkpoint of a state folder, and create checkpoint and host id on the first start.
+    """Open the checkpoint (the tailer's database) of a state folder, and return it and the host id.
+
+    Both are created on the first start.
 
     If a lost or broken checkpoint is replaced, one loss of unknown size is recorded for each
     source.

@@ -37,7 +37,7 @@ class UnacknowledgedRange(NamedTuple):
 
 
 class CheckpointedFile(NamedTuple):
-    """One tracked file, as the checkpoint describes it.
+    """One tracked file, as the checkpoint (the tailer's database) describes it.
 
     Attributes:
         file_id: Id of the file.
@@ -74,15 +74,15 @@ class CheckpointedFile(NamedTuple):
 
 
 class CheckpointSnapshot(NamedTuple):
-    """The content of a checkpoint at one moment.
+    """The content of a checkpoint (the tailer's database) at one moment.
 
     Attributes:
         host_id: Id of the host.
         files: Tracked files, ordered by source and latest path.
-        losses: Total losses by source name.
-        occasions: The latest losses, oldest first.
-        books: Accounting of all sources; None if the checkpoint was written by a version without
-            accounting.
+        losses: Total losses of all runs, by source name.
+        occasions: The latest individual losses, oldest first; empty if nothing was lost.
+        books: Byte totals of all sources; None if the checkpoint was written by a version that did
+            not count them.
     """
 
     host_id: str

@@ -60,6 +60,9 @@ class Extent(NamedTuple):
     def read(cls, text: str) -> Extent:
         """Parse the text form of a location in the spool file, which `str(extent)` returns.
 
+        Args:
+            text: The text, as the checkpoint database stores it.
+
         Raises:
             ValueError: The text is malformed.
         """
@@ -248,12 +251,11 @@ def remove_from_spool(sequence: int) -> Change:
 
 
 def mark_several_ranges_per_file() -> Change:
-    """Return the SQL statement that allows several unacknowledged ranges of one file.
+    """Return the SQL statement to commit when a file gets a second unacknowledged range.
 
-    It takes effect when it is passed to `Checkpoint.commit`.
-
-    It raises the format number of the checkpoint, so that earlier versions, which support only one
-    unacknowledged range per file, refuse to open the checkpoint.
+    It raises the format number of the checkpoint (the tailer's database). Earlier versions support
+    only one unacknowledged range per file, and refuse to open a checkpoint with this number. The
+    statement takes effect when it is passed to `Checkpoint.commit`.
 
     Returns:
         The statement and its parameters.

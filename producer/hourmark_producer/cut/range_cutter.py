@@ -29,15 +29,17 @@ _NULS: Final = re.compile(b"\0\0")  # a single one is text of UTF-16
 
 
 class ReadableContent(NamedTuple):
-    """Size and read position of an open file, as determined by `FileExaminer.examine`.
+    """The size and the read position of an open file, immediately before bytes are read from it.
+
+    `FileExaminer.examine` returns it after it has checked whether the file grew or was truncated.
 
     Attributes:
         position: Position of the next byte to read from the file.
-        quiet_to: End offset of the bytes after `position` that were searched before and contain no
-            line end. They need not be searched again.
+        quiet_to: Offset up to which the bytes after `position` are known to contain no line end.
+            They need not be searched again.
         size: Size of the content in bytes.
-        scan: Number of the scan that last detected a change of the file before the examination.
-            Changes that later scans detect require another examination.
+        scan: Number of the latest scan whose observations of the file were taken into account. If a
+            later scan detects a change, the file must be examined again.
     """
 
     position: FilePosition

@@ -69,7 +69,10 @@ class TruncationEffect(NamedTuple):
 
 
 def find_no_copies(_head: bytes, _read_to: int) -> int:
-    """Return 0. Pass this function to `assess_truncations` to ignore copies in other files."""
+    """Return 0, which states that no other file contains a copy of the content.
+
+    Pass this function to `assess_truncations` to ignore copies in other files.
+    """
     return 0
 
 

@@ -55,6 +55,9 @@ class PatternFindings:
 class PathPattern:
     """One absolute glob pattern, such as `/var/log/*/app.log`. `**` matches any number of folders.
 
+    Args:
+        pattern: The pattern.
+
     Raises:
         ValueError: The pattern is not an absolute path.
     """

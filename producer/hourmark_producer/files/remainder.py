@@ -187,16 +187,16 @@ class PlainFileReader:
 
 
 class RemainderSearch:
-    """The search for the unread content of a vanished or truncated file, and its reader when found.
+    """A search for the unread content of a vanished or truncated file, and the result.
 
-    This content, the remainder, may be in another file, such as a compressed copy. The object stores the state of the search;
-    `ContentMatcher.match` compares the files. Only the worker thread to which the file is assigned
-    changes `stage`; the scanning thread may read it.
+    This content, the remainder, may be in another file, such as a compressed copy. The object
+    stores the state of the search; `ContentMatcher.match` compares the files. Only the worker
+    thread to which the file is assigned changes `stage`; the scanning thread may read it.
 
     Attributes:
         candidates: Inode of each file that may contain the remainder, by path.
         truncated_at: Size of the content before a truncation, in bytes; None if the file vanished.
-        head: First bytes of the content before a truncation.
+        head: First bytes of the content before a truncation; empty if the file vanished.
         stage: Stage of the search.
         found_in: Path of the file that contains the remainder; empty until it is found.
         flaw: Why the remainder is incomplete or was not found; empty if there is no such problem.

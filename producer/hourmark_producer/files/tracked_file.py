@@ -23,13 +23,17 @@ if TYPE_CHECKING:
 
 
 class FileLocation(NamedTuple):
-    """The paths of a tracked file, and the configured source that it belongs to.
+    """The paths of a tracked file, and the source that it belongs to.
+
+    A source is a named group of log files in the configuration.
 
     Attributes:
         source: Name of the source.
-        path: Path under which the file was first found. Byte ranges carry this path.
+        path: Path under which the file was first found. Every byte range that is sent from the file
+            carries this path, also after a rename.
         seen_at: Path under which the file was last found.
-        missing: Whether the file can no longer be found. If it returns, reading continues.
+        missing: Whether the file can no longer be found. If it is found again, reading continues at
+            the saved position.
     """
 
     source: str
@@ -42,16 +46,21 @@ class FileLocation(NamedTuple):
 class FilePosition:
     """The offset of the next byte to read from a file, and fingerprints of the bytes before it.
 
+    The fingerprints show whether the file, or a copy of it, still has the content that was read.
+
     Attributes:
-        generation: Number of times the content was truncated or replaced.
+        generation: Number of times the content was truncated or replaced. Offsets start at 0 again
+            in each generation.
         offset: Offset of the next byte, within this generation.
-        in_line: Whether the previous range ended within a line, as a chunk of an overlong line.
-        anchor: The bytes just before the offset, see `hourmark_producer.files.fingerprints`.
-        size_seen: Largest known content size of this generation. If the file is deleted, the unread
-            bytes before this offset are lost.
+        in_line: Whether the previous range ended within a line that exceeds the size limit.
+        anchor: The last bytes before the offset.
+        size_seen: Largest known content size of this generation, in bytes. If the file is deleted,
+            the bytes from `offset` to `size_seen` are lost.
         head: First bytes of the file.
-        settled: Number of observed truncations whose effect was already recorded.
-        doubted: Whether the tailer logged that all lines of the file are equal.
+        settled: Number of truncations whose effect on the position and on the lost bytes is already
+            recorded.
+        doubted: Whether a warning was logged that all known lines are equal, so that the content
+            cannot be recognized.
         marks: Recent offsets, each with a digest of the bytes just before it, in binary form. They
             identify a copy that is shorter than the part already read.
     """
@@ -81,13 +90,14 @@ class FilePosition:
 
 
 class SpooledRange(NamedTuple):
-    """A byte range of a file that is stored in the checkpoint until a service acknowledges it.
+    """A byte range of a file that is stored on disk until a delivery service acknowledges it.
 
     Attributes:
-        sequence: Sequence number of the range in the checkpoint.
-        range: The fields of the range, without its bytes.
-        acknowledged: Whether a service acknowledged the range while the checkpoint still contains
-            it.
+        sequence: Unique number of the range in the checkpoint (the tailer's database). Later ranges
+            have higher numbers.
+        range: The fields of the range, such as its offsets, without its bytes.
+        acknowledged: Whether a service has acknowledged the range. It is then about to be removed
+            from the checkpoint.
     """
 
     sequence: int
@@ -104,15 +114,17 @@ class SpooledRange(NamedTuple):
 class FileProgress:
     """An immutable snapshot of how far a file was read and acknowledged.
 
+    A sender thread examines a file before it reads from it, to find out whether the file grew or
+    was truncated since the previous examination.
+
     Attributes:
         position: Position of the next byte to read from the file.
-        in_flight: Byte ranges that were read and are stored in the checkpoint until a service
+        in_flight: Byte ranges that were read and are stored on disk until a delivery service
             acknowledges them. The ranges of each generation are in file order.
-        quiet_to: End offset of the bytes after `position` that were searched before and contain no
-            line end.
-        examined_scan: Number of the scan that last detected a change of the file before its latest
-            examination; -1 if there was no examination. A sender thread examines a file before it
-            reads from it.
+        quiet_to: Offset up to which the bytes after `position` are known to contain no line end.
+        examined_scan: Value of `TrackedFile.due` at the latest examination; -1 if there was none.
+            If it is lower than the current value, a later scan detected a change that was not
+            examined yet.
         examined_at_s: Time of the latest examination in monotonic seconds; -1 if there was none in
             this run.
     """
@@ -158,15 +170,15 @@ class Fingerprints(NamedTuple):
 
 
 class FileAccount(NamedTuple):
-    """Sizes and truncations that scans observed since the file was last examined.
+    """The sizes and truncations of a file that scans observed since its latest examination.
 
-    A sender thread examines a file before it reads from it, to determine whether the file grew or
-    was truncated. The account is saved in the checkpoint, so that losses are counted correctly
-    after a restart.
+    A sender thread examines a file before it reads from it. The account is saved in the checkpoint,
+    so that bytes that were destroyed in the meantime are counted as lost even after a restart.
 
     Attributes:
         high: Largest content size since the latest truncation, in bytes.
-        shrinks: Truncations and replacements, in order of time.
+        shrinks: Truncations and replacements of the content, in order of time; empty if the content
+            only grew.
         head: First bytes of the content at the latest scan.
     """
 
@@ -181,11 +193,13 @@ class FileAccount(NamedTuple):
 
         Args:
             size: Content size that the scan observed, in bytes.
-            found: Current fingerprints, or None if the file was not opened.
+            found: First bytes of the file and the check of its read position; None if the scan did
+                not open the file.
             position: Position up to which the file was read at its latest examination.
 
         Returns:
-            An account with one more entry in `shrinks` if the file was truncated or replaced.
+            A new account. If the content is smaller than before or was replaced, `shrinks` has one
+            more entry.
         """
         head, other = self.head[:size], False
         if found is not None:
@@ -204,15 +218,16 @@ class FileAccount(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FileObservation:
-    """Size and modification time of a file at the latest scan, and the changes observed before.
+    """The size and modification time of a file at the latest scan, and earlier changes.
 
     Attributes:
         size: Size of the content in bytes, without trailing NUL bytes; -1 if never observed.
-        mtime_ns: Modification time in Unix nanoseconds.
-        account: Changes observed since a sender thread last examined the file, which it does before
-            it reads from the file. The account is valid until the next examination.
-        base_s: `FileProgress.examined_at_s` of the examination after which the account began. If
-            the two times differ, the account is outdated.
+        mtime_ns: Modification time in Unix nanoseconds; -1 if never observed.
+        account: Sizes and truncations that scans observed since a sender thread last examined the
+            file, which it does before it reads from the file.
+        base_s: Time of the examination after which `account` began: the value of
+            `FileProgress.examined_at_s` at that time. If the file was examined again since then,
+            `account` is outdated.
         allocated: Size of the file in bytes, including trailing NUL bytes; -1 if never observed.
     """
 
@@ -250,9 +265,11 @@ class FileObservation:
         Args:
             status: Result of `os.stat` or `os.fstat`.
             at_s: Time at which the scan of this file began, in monotonic seconds.
-            progress: Progress of the file.
-            found: Current fingerprints, or None if the file was not opened.
-            size: Content size in bytes, or None if the file was not opened.
+            progress: Progress of the file, which records its latest examination.
+            found: First bytes of the file and the check of its read position; None if the scan did
+                not open the file.
+            size: Content size in bytes without trailing NUL bytes; None if the scan did not open
+                the file.
 
         Returns:
             A new observation, whose account includes a truncation that this scan detected.
@@ -295,16 +312,16 @@ NEVER = FileObservation(size=-1, mtime_ns=-1, account=FileAccount(0), base_s=-2.
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierGenerations:
-    """Positions up to which a file was read before each truncation, to recognize copies of it.
+    """How far a file was read before each of its truncations, to recognize copies of that content.
 
     The content of a file between two truncations is called a generation.
 
     Attributes:
-        latest: Position in the previous generation; None if there is none.
-        older: Positions in the generations before `latest`, oldest first, without their anchors
-            (the bytes just before the offset).
-        kept: A pair: the number of a generation that began with a truncation, and the offset up to
-            which this truncation left bytes in the file that had already been read.
+        latest: Position up to which the previous generation was read; None if there is none.
+        older: Positions up to which earlier generations were read, oldest first. Their `anchor` may
+            be missing.
+        kept: A pair: the number of a generation that began with a truncation, and the number of
+            bytes at the start of the file that this truncation left and that had been read before.
     """
 
     latest: FilePosition | None = None
@@ -337,19 +354,23 @@ class EarlierGenerations:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class SenderState:
-    """State of a file that only the sender thread that has the file uses.
+    """The state of sending one file, used only by the sender thread that has the file.
 
     It is not saved. Each run of the tailer starts with the defaults.
 
     Attributes:
-        failures: Number of consecutive failures of the current step.
-        window: Maximum number of ranges in flight. It grows with each acknowledgement.
-        flush_at_s: Time in monotonic seconds at which an incomplete record is sent although the
-            next one has not begun; None if no record is waiting.
-        nuls: Latest finding of NUL bytes, which the writer may be about to replace: number of
-            truncations of the file, content size in bytes, and time in monotonic seconds.
-        counted_from: Number of completed scans at the time when lost bytes were first detected.
-            They are counted some scans later, unless a copy is found. None if none are pending.
+        failures: Number of consecutive failures to read or send the file; determines the retry
+            delay.
+        window: Maximum number of byte ranges of the file that may be unacknowledged. It starts at 1
+            and grows by 1 with each acknowledgement.
+        flush_at_s: Time in monotonic seconds at which an incomplete last record is sent anyway;
+            None if there is no such record.
+        nuls: The latest NUL bytes found in the file, which the writer may replace with text:
+            generation of the file, content size in bytes, and time of the finding in monotonic
+            seconds.
+        counted_from: Number of completed scans when lost bytes were first detected. They are
+            counted as lost some scans later, unless a copy of the file is found. None if no lost
+            bytes are waiting to be counted.
     """
 
     failures: int = 0
@@ -361,7 +382,30 @@ class SenderState:
 
 @dataclasses.dataclass(slots=True, eq=False, kw_only=True)
 class TrackedFile:
-    """One tracked file with all of its state in memory.
+    """A log file that the tailer follows, with all of its state in memory.
+
+    Attributes:
+        file_id: Id of the file, derived from device, inode and birth time when it was first seen.
+        identity: Current device, inode and birth time.
+        place: Source and paths.
+        progress: How far the file was read and acknowledged.
+        earlier: How far the content before each truncation was read.
+        sender: State that only the sender thread uses.
+        descriptor: File descriptor; None while the file is closed.
+        held_since_s: When the file was last opened, in monotonic seconds.
+        observed: Size and changes that scans observed.
+        due: Number of the scan that last detected a change; -1 if there was none.
+        changed_at_s: Time of that scan in monotonic seconds.
+        deleted: Whether the file is open but no longer has a name.
+        retired: Whether nothing more will be read from the file.
+        unfound: Number of consecutive scans that did not find the file.
+        target: Path to which the latest path resolves if it is a symbolic link; otherwise empty.
+        other_names: Other names of the same file, by hard or symbolic links.
+        rest: Search for the unread content of a file that vanished or was truncated; None if there
+            is none.
+        saved: The observations that the checkpoint contains; None if it contains none.
+        suspected: Whether it is a compressed file whose content may be unread. Such a file is not
+            in the checkpoint yet.
 
     Two threads use a file at the same time: the scanning thread, and at most one sender thread, to
     which the schedule has assigned the file. Each field is written by one of them. A value that the
@@ -379,30 +423,6 @@ class TrackedFile:
 
     The fields in the last two rows are not snapshots, because a search is passed from one thread to
     the other together with an open reader.
-
-    Attributes:
-        file_id: Id of the file, which its ranges carry. It is derived from the identity when the
-            file is first seen.
-        identity: Current device, inode and birth time.
-        place: Source and paths.
-        progress: How far the file was read and acknowledged.
-        earlier: How far its earlier generations were read.
-        sender: State that only the sender thread uses.
-        descriptor: File descriptor; None while the file is closed.
-        held_since_s: When the file was last opened, in monotonic seconds.
-        observed: What scans observed.
-        due: Number of the scan that last detected a change.
-        changed_at_s: Time of that scan in monotonic seconds.
-        deleted: Whether the file is open but no longer has a name.
-        retired: Whether nothing more will be read from the file.
-        unfound: Number of consecutive scans that did not find the file.
-        target: Path to which the latest path resolves if it is a symbolic link; otherwise empty.
-        other_names: Other names of the same file, by hard or symbolic links.
-        rest: Search for the unread content of a file that vanished or was truncated; None if there
-            is none.
-        saved: The observations that the checkpoint contains.
-        suspected: Whether it is a compressed file whose content may be unread. Such a file is not
-            in the checkpoint yet.
     """
 
     file_id: str
@@ -553,9 +573,10 @@ _OTHER_NAMES_MAX: Final = 8  # the latest: backups by hard link have a new name 
 
 
 class TrackedFiles:
-    """All tracked files, indexed by id, identity and name. Only the scanning thread modifies it.
+    """The collection of all tracked files, indexed by id, identity and name.
 
-    Iteration yields a copy of the current files, so that files may be added or removed meanwhile.
+    Only the scanning thread modifies it. Iteration yields a copy of the current files, so that
+    files may be added or removed meanwhile.
 
     Args:
         files: Files to track from the start, usually those in the checkpoint.
@@ -747,7 +768,8 @@ class ScanResult:
         complete: Names of the sources that were scanned completely.
         problems: The error of each path that could not be scanned, by source and path.
         folders: Folders that were listed, or in which a file was looked up by name.
-        active_files: Files for which `TrackedFile.is_up_to_date` is False.
+        active_files: Files that may have unread or unacknowledged bytes: those for which
+            `TrackedFile.is_up_to_date` is False.
     """
 
     complete: set[str] = dataclasses.field(default_factory=set)

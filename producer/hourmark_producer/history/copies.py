@@ -272,7 +272,7 @@ def _is_hardly_known(
 
 
 def awaited_origins(files: TrackedFiles) -> set[TrackedFile]:
-    """Return the tracked files that may be the original of an unread file.
+    """Return the tracked files of which an unread file may turn out to be a copy.
 
     Use it before tracking of a file ends: these files must stay tracked until the unread file was
     compared with them. The selection uses file names only.
@@ -293,10 +293,11 @@ def awaited_origins(files: TrackedFiles) -> set[TrackedFile]:
 
 
 def held_copy_size(files: TrackedFiles, file: TrackedFile) -> int:
-    """Return the size of the largest open, unread copy that contains all bytes read from a file.
+    """Return the size of the largest unread copy that can replace a file if the file is deleted.
 
-    If the original is deleted or truncated, the tailer reads such a copy from the original's
-    position on. The bytes of the copy are therefore not lost.
+    Such a copy is open and contains all bytes that were read from the original. If the original is
+    deleted or truncated, the tailer continues in the copy at the original's position, so the bytes
+    of the copy are not lost.
 
     Args:
         files: All tracked files.

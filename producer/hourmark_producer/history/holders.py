@@ -44,7 +44,7 @@ class CandidateRenamed(RetryLater):
 
 
 class ContentHolder(NamedTuple):
-    """A compressed file or copy that contains the unread content of a vanished or truncated file.
+    """A file, compressed or not, that contains the unread content of a vanished or truncated file.
 
     Attributes:
         path: Path of the compressed file or copy.
@@ -56,10 +56,11 @@ class ContentHolder(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A reservation of a compressed file or copy, from which the tailer reads lost content.
+    """A reservation of a file whose bytes replace content that another file lost.
 
-    The content was lost when another file vanished or was truncated. While the reservation exists,
-    the compressed file or copy is not used for the content of any other file.
+    A file loses content if it vanishes or is truncated before it was read. If a copy or a
+    compressed copy contains the content, the tailer reads it there. While the reservation exists,
+    that copy is not used for the content of any third file.
 
     Attributes:
         file_id: Id of the file that lost the content.

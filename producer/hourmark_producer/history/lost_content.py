@@ -57,9 +57,10 @@ _Begun = Callable[[bytes], int]  # its bytes, if it begins so
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LostContentFinder:
-    """Finds out how much of the content that a file lost is still in other tracked files.
+    """Determines how many bytes that a truncated or deleted file lost are still in other files.
 
-    A file loses unread content if it is truncated or deleted. Thread-safe.
+    Only bytes that no other file contains count as lost, because the tailer reads the others there.
+    Thread-safe.
 
     Attributes:
         files: All tracked files.
@@ -87,7 +88,7 @@ class LostContentFinder:
         )
 
     def may_be_found_later(self, file: TrackedFile) -> bool:
-        """Return whether to wait before lost bytes are counted, because a copy may still be found.
+        """Return whether it is too early to count lost bytes, because a copy may still be found.
 
         The wait lasts for `waits.TRUNCATED_SCANS` completed scans. It begins with the first call
         for a file.
@@ -170,8 +171,9 @@ class LostContentFinder:
 class LostContentSearch:
     """A callable that returns how many bytes of a file's lost content are in other files.
 
-    `LostContentFinder.search_for` creates it. Call it once for each truncation of the file. Each
-    other file that it finds counts only once.
+    These bytes are not lost, because the tailer reads them from the other files. Create it with
+    `LostContentFinder.search_for`, and call it once for each truncation of the file. Each other
+    file that it finds counts only once.
 
     Attributes:
         was_used: Whether the search was called at least once.

@@ -171,7 +171,7 @@ class CopyOf:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReadUpTo:
-    """Decision that a compressed file must be read from a given offset of its content.
+    """Decision that a compressed file must be read, beginning at a given offset of its content.
 
     `ContentMatcher.match` returns it for a `NewCompressedFile`. Offsets count decompressed bytes.
 

@@ -49,13 +49,13 @@ class ContentHistory(NamedTuple):
         head: First bytes of the content.
         offset: Offset in bytes up to which the content was read; 0 if nothing was read.
         anchor: The bytes just before `offset`.
-        awaited: Whether the tailer has yet to examine the log file, which it does soon. Until then
-            the file may have more of this content than is known here.
-        is_over: Whether the tailer reads no more of this content from the log file, for example
-            because the file was deleted or truncated. The bytes after `offset` can then only be
-            read from the compressed file.
-        settles: Whether the log file became smaller and the tailer has not yet determined whether
-            this content was replaced.
+        awaited: Whether the log file was not examined yet, so that it may have more of this content
+            than is known here. A decision may have to wait.
+        is_over: Whether no more of this content is read from the log file, for example because the
+            file was deleted or truncated. The bytes after `offset` can then only be read from the
+            compressed file.
+        settles: Whether the log file became smaller, and it is not determined yet whether this
+            content was replaced. A decision must wait.
         counted_to: Offset in bytes up to which all content was either read or counted as lost.
     """
 

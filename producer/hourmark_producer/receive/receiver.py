@@ -188,7 +188,7 @@ class ReceivingInput(Protocol):
 
 @dataclasses.dataclass(eq=False, kw_only=True)
 class SourceReceiver:
-    """The thread that receives one source and appends the received lines to segment files on disk.
+    """The thread that receives the data of one source and appends its lines to files on disk.
 
     The input calls `watch`, `unwatch`, `receive` and `finish`. The scanning thread calls the other
     methods.

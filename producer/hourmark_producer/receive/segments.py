@@ -54,7 +54,7 @@ class SegmentNotSynced(Unavailable):
 
 
 class SegmentStore:
-    """The segment files of one receiving source, to which received lines are appended.
+    """The files (segments) on disk to which the received lines of one source are appended.
 
     A segment is deleted once its lines are acknowledged. One thread appends; another thread may
     call `sealed_bytes`, `mark_done`, `save_last_line` and `remove`.
@@ -160,9 +160,9 @@ class SegmentStore:
             sync_folder(self.folder)
 
     def remove(self, name: str) -> None:
-        """Delete a `.done` segment, after it was removed from the checkpoint.
+        """Delete a segment whose lines were acknowledged, after it was removed from the checkpoint.
 
-        Does nothing if the segment does not exist.
+        `mark_done` must have renamed it to `.done`. Does nothing if there is no such segment.
 
         Args:
             name: Number of the segment with ten digits.

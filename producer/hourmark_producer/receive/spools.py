@@ -97,15 +97,17 @@ def recover_spools(
 
 @dataclasses.dataclass(kw_only=True)
 class ReceiverGroup:
-    """The receivers of all receiving sources of one tailer. Used by the scanning thread.
+    """The threads that receive the data of sources such as syslog, one for each source.
+
+    Used by the scanning thread. Sources that are log files have no receiver.
 
     Attributes:
         config: Settings of the tailer.
-        files: All tracked files.
-        checkpoint: Open checkpoint.
+        files: All tracked files. The files to which receivers append are tracked files, too.
+        checkpoint: The tailer's open database.
         schedule: Queue of files that have work to do.
         counters: Counters of this run.
-        throttle: Log of conditions.
+        throttle: Logs each lasting problem once when it begins and once when it ends.
         clock: Clock of this host.
         on_error: Called with an exception that must end the tailer.
         receivers: Receivers by source name.

@@ -64,6 +64,9 @@ class TailerMetrics:
 def render_tailer_metrics(metrics: TailerMetrics) -> bytes:
     """Render the metrics of a tailer for the endpoint `/metrics`.
 
+    Args:
+        metrics: Current values of all metrics.
+
     Returns:
         The metrics in the Prometheus text format, version 0.0.4, encoded in UTF-8.
     """

@@ -149,7 +149,7 @@ _MET_WITHIN_S: Final = 30.0
 
 
 class TailerHealth:
-    """Health of a running tailer, judged by the progress that its threads record.
+    """The health of a running tailer, derived from the progress that its threads record.
 
     Thread-safe.
 

@@ -23,7 +23,7 @@ SAVE_INTERVAL_S: Final = 5.0
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ConditionSnapshot:
-    """A condition (a problem that lasts for some time) in a `TailerSnapshot`.
+    """A problem of the tailer that lasts for some time, as part of a `TailerSnapshot`.
 
     Attributes:
         since_ms: When it began, in Unix milliseconds.
@@ -42,16 +42,20 @@ class ConditionSnapshot:
 class TailerSnapshot:
     """The state of a running tailer at one moment, as saved for other processes.
 
+    Commands such as `hourmark tail status` read it.
+
     Attributes:
         pid: Process id of the tailer.
         started_at_ms: When the process started, in Unix milliseconds.
         written_at_ms: When this snapshot was taken, in Unix milliseconds.
-        delivered_at_ms: When a range was last acknowledged, in Unix milliseconds; None for never.
+        delivered_at_ms: When a byte range was last acknowledged, in Unix milliseconds; None for
+            never.
         reported_at_ms: When a host report was last delivered, in Unix milliseconds; None for never.
         lag_seconds: Seconds since all data of a source was last acknowledged, by source; None for
             never.
-        troubles: Ongoing conditions, oldest first.
-        latest_trouble: The condition that began most recently, which may have ended; None if there
+        troubles: Problems that currently last, such as a service that does not answer, oldest
+            first.
+        latest_trouble: The problem that began most recently, even if it has ended; None if there
             was none.
         services: State of each delivery service.
     """

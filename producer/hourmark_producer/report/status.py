@@ -20,7 +20,7 @@ from hourmark_producer.files.examination import content_end
 from hourmark_producer.report.snapshot import SAVE_INTERVAL_S, TailerSnapshot, load_snapshot
 from hourmark_producer.send.services import ServiceStatus
 
-_STALE_S = 6 * SAVE_INTERVAL_S
+_STALE_S = 4 * SAVE_INTERVAL_S  # one that hangs is named within 30 s
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class FileStatus:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SourceStatus:
-    """The status of one source.
+    """The status of one source, that is, of a configured group of log files or an input.
 
     Attributes:
         name: Name of the source.
@@ -64,8 +64,8 @@ class SourceStatus:
         lag_seconds: Seconds since all of its data was last acknowledged; None if unknown.
         lost_bytes: Number of bytes that are known to be lost.
         unknown_losses: Number of occasions on which an unknown number of bytes may have been lost.
-        bytes: Byte counts by outcome; None if the checkpoint was written by a version without
-            accounting.
+        bytes: Byte counts by outcome, such as acknowledged or lost; None if the checkpoint was
+            written by a version that did not count them.
     """
 
     name: str
@@ -84,11 +84,12 @@ class TailerStatus:
 
     Attributes:
         pid: Process id of the running tailer; None if none is running.
-        state_dir: State folder.
+        state_dir: Path of its state folder.
         host_id: Host id of the tailer.
         at_ms: When this status was read, in Unix milliseconds.
-        standing: Latest snapshot that the tailer saved; None if there is none.
-        attention: Messages about what an operator should look into.
+        standing: The latest state that a running tailer saved for other processes, which may be of
+            an earlier run; None if none was saved.
+        attention: Messages about problems that an operator should examine; empty if there are none.
         sources: Status of all sources, configured ones first.
         files: Status of all tracked files.
         losses: The latest losses, oldest first.

@@ -63,7 +63,7 @@ def summarize_run(
         counters: Counters of the run.
         reasons: Number of lines that services could not parse, by source and reason.
         finished: Whether everything was acknowledged and reported.
-        goodbye: Whether a goodbye was reported.
+        goodbye: Whether a goodbye (the statement that this host sends nothing more) was reported.
     """
     files = list(files)
     waiting = {file.place.seen_at: file.pending_bytes for file in files if file.pending_bytes}

@@ -97,7 +97,7 @@ def _next_step(source: str, reason: str) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Acknowledgments:
-    """Records the byte ranges that delivery services acknowledged, in memory and in the checkpoint.
+    """Records the byte ranges that delivery services acknowledged, in memory and on disk.
 
     Call `record` for each response, and `commit` at the end of a file's step. Thread-safe if each
     file is used by one thread at a time.

@@ -8,6 +8,7 @@ Exceptions:
 
     HourmarkError
     ├── NoServiceAvailable       no response, or 429 or 5xx, from at least one service: retry later
+    │   └── EventTypeUnavailable Kafka cannot store one of the range's event types: others can be sent
     └── RequestRefused           every service sent another status, or an invalid 200 response
         ├── RequestUnauthorized  401 or 403: the token is missing or does not cover the request
         └── RequestTooLarge      413: a smaller range may be accepted
@@ -34,6 +35,7 @@ from hourmark.records.wire import (
     RANGES_PATH,
     REPORTS_PATH,
     RULES_HEADER,
+    TOPIC_UNAVAILABLE,
     RangeResponse,
     range_headers,
     report_to_json,
@@ -68,6 +70,13 @@ class NoServiceAvailable(Unavailable):
     def __init__(self, message: str, retry_after_s: float = 0.0) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class EventTypeUnavailable(NoServiceAvailable):
+    """Raised when the Kafka topic of an event type in the request cannot take records now.
+
+    The services work, so requests without this type are accepted. Retry the same request later.
+    """
 
 
 class RequestRefused(HourmarkError):
@@ -431,6 +440,7 @@ class DeliveryServiceClient:
         worst = min(
             problems,
             key=lambda problem: (
+                not isinstance(problem, EventTypeUnavailable),
                 not isinstance(problem, NoServiceAvailable),
                 not isinstance(problem, RequestUnauthorized),
             ),
@@ -488,8 +498,12 @@ class DeliveryServiceClient:
             problem = error
             raise
         finally:
-            if problem is None:
-                self.services.request_succeeded(service, ranges=int(pending.path == RANGES_PATH))
+            if problem is None or isinstance(
+                problem, EventTypeUnavailable
+            ):  # the service itself works
+                self.services.request_succeeded(
+                    service, ranges=int(problem is None and pending.path == RANGES_PATH)
+                )
             else:
                 self.services.request_failed(
                     service,
@@ -561,6 +575,8 @@ def _response_error(
     if response.status == 200:
         return None
     said = f"{redact_setting(service.url)}{path} answered {response.status}: {_error_message(response)}"
+    if response.status == 503 and _problem_member(response, "code") == TOPIC_UNAVAILABLE:
+        return EventTypeUnavailable(str(_problem_member(response, "detail") or said))
     if response.status == 429 or response.status >= 500:
         return NoServiceAvailable(said, _retry_after_s(response))
     if response.status in (401, 403):
@@ -570,12 +586,19 @@ def _response_error(
     return RequestTooLarge(said) if response.status == 413 else RequestRefused(said)
 
 
-def _error_message(response: HttpResponse) -> str:
+def _problem_member(response: HttpResponse, name: str) -> object:
+    # Return a member of a problem document (RFC 9457), or None if the body is no such document.
     try:
-        problem = json.loads(response.content)
-        return f"{problem['detail']}; {problem['next_step']}"[:300]
+        return json.loads(response.content)[name]
     except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _error_message(response: HttpResponse) -> str:
+    detail, next_step = (_problem_member(response, name) for name in ("detail", "next_step"))
+    if detail is None or next_step is None:
         return response.content[:300].decode(errors="replace").strip() or response.reason
+    return f"{detail}; {next_step}"[:300]
 
 
 def _retry_after_s(response: HttpResponse) -> float:

@@ -52,7 +52,7 @@ class ClockReading(NamedTuple):
 
 
 class ServiceClocks:
-    """Latest clock reading of each delivery service, and the decision which clocks are trusted.
+    """Decides which delivery services have a trusted clock, from the time in their responses.
 
     A clock is trusted if at least half of all clocks, including this host's, agree with it. If no
     clock reaches half, those with the most agreement are trusted. Not thread-safe: the caller must
@@ -104,7 +104,7 @@ class ServiceClocks:
         }
 
     def lacks_agreement(self, services: Collection[str]) -> bool:
-        """Return whether no two clocks agree, so that readings of more services are needed.
+        """Return whether no two clocks agree, so that the clocks of more services must be read.
 
         Args:
             services: Names of the services to compare. This host's clock is compared, too.
@@ -169,7 +169,10 @@ _DIGITS: Final = 19
 
 
 class ClockFloor:
-    """The highest trusted clock reading of any service, which is kept in a file across restarts.
+    """The latest time that a trusted service clock has reported, kept in a file across restarts.
+
+    The tailer does not stamp byte ranges with an earlier time, unless the two times are so far
+    apart that one of them must be wrong.
 
     Not thread-safe: the caller must hold a lock.
 
@@ -177,7 +180,7 @@ class ClockFloor:
         path: File that stores the value; None to keep it in memory only.
 
     Attributes:
-        ms: The highest trusted reading in Unix milliseconds; 0 before the first one.
+        ms: The latest trusted time in Unix milliseconds; 0 before the first one.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -185,10 +188,10 @@ class ClockFloor:
         self._saved_ms = self.ms = _read(path) if path is not None else 0
 
     def observe(self, clock_ms: int) -> None:
-        """Raise `ms` to a trusted clock reading. A lower reading has no effect.
+        """Raise `ms` to the time that a trusted clock has reported. An earlier time has no effect.
 
         Args:
-            clock_ms: The reading in Unix milliseconds.
+            clock_ms: The reported time in Unix milliseconds.
         """
         self.ms = max(self.ms, clock_ms)
 

@@ -43,7 +43,12 @@ from hourmark_producer.send.acknowledgments import (
     forget_acknowledged,
     removal_changes,
 )
-from hourmark_producer.send.client import DeliveryServiceClient, NoServiceAvailable, RequestTooLarge
+from hourmark_producer.send.client import (
+    DeliveryServiceClient,
+    EventTypeUnavailable,
+    NoServiceAvailable,
+    RequestTooLarge,
+)
 from hourmark_producer.send.clocks import ClockReading
 from hourmark_producer.send.file_examiner import FileExaminer
 from hourmark_producer.send.flight import InFlightRanges, InFlightSlots, PendingRange
@@ -148,8 +153,8 @@ class FileShipper:
     def step_batch(self, files: Sequence[TrackedFile]) -> dict[TrackedFile, bool | Exception]:
         """Ship the unread bytes of several small files in shared checkpoint transactions.
 
-        A failure of one file does not affect the other files. However, once a service has failed to
-        accept a range, the remaining ranges are only stored; the next step sends them.
+        A failure of one file does not affect the other files. However, once no service was
+        available, the remaining ranges are only stored; the next step sends them.
 
         Args:
             files: Files for which `is_small` returned True.
@@ -213,7 +218,8 @@ class FileShipper:
                 try:
                     self.acknowledgments.record(file, file.progress.in_flight[-1], one.result())
                 except (HourmarkError, OSError) as error:
-                    results[file], is_well = error, False
+                    results[file] = error
+                    is_well = is_well and isinstance(error, EventTypeUnavailable)
                 else:
                     acknowledged.append(file)
         return acknowledged

@@ -47,7 +47,7 @@ class PendingRange(Protocol):
 
 
 class InFlightSlots:
-    """A counting semaphore that limits the additional ranges in flight, for all files together.
+    """A counting semaphore that limits the byte ranges in flight beyond the first of each file.
 
     A file can always have one range in flight; each additional one needs a slot. Thread-safe.
 
@@ -73,7 +73,7 @@ class InFlightSlots:
 
 
 class InFlightRanges:
-    """The additional byte ranges of one file that were sent and have no response yet.
+    """The byte ranges of one file that were sent and have no response yet, beyond the first one.
 
     All files share a limited number of slots for additional ranges. Each range in this object
     occupies a slot until `wait_for_next` returns it. The one range that a file may have in flight

@@ -20,13 +20,13 @@ from __future__ import annotations
 import dataclasses
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from hourmark.clock import Clock
 from hourmark.config.redaction import redact_setting
 from hourmark.errors import HourmarkError
-from hourmark.records.host_reports import HostReport, SourceReport
+from hourmark.records.host_reports import CLOCKS_APART_MS_MAX, HostReport, SourceReport
 from hourmark_producer.conditions import ConditionLog
 from hourmark_producer.files.tracked_file import TrackedFile
 from hourmark_producer.send.client import DeliveryServiceClient
@@ -218,8 +218,10 @@ class CaughtUpClaim:
     ) -> None:
         """Start an attempt to move the acknowledged time forward. Call it after each full scan.
 
-        If an earlier attempt is pending, it continues and the new one is ignored. However, a
-        pending attempt that cannot succeed, because one of its files was truncated, is replaced.
+        The attempt succeeds once services have acknowledged all target files up to the sizes that
+        the scan found. The acknowledged time is then the start of the scan. If an earlier attempt
+        is pending, it continues and the new one is ignored. However, a pending attempt that cannot
+        succeed, because one of its files was truncated, is replaced.
 
         Args:
             readings_ms: Clock of each service before the scan, in Unix milliseconds by service
@@ -233,18 +235,27 @@ class CaughtUpClaim:
                 self._attempt = (dict(readings_ms), list(targets), at_s)
                 self._complete_attempt()
 
-    def service_time_ms(self, service: str) -> int | None:
+    def service_time_ms(self, service: str, clock_ms: int | None = None) -> int | None:
         """Return the time up to which the source is acknowledged, by the clock of one service.
+
+        A time far ahead of `clock_ms` was measured before the clock was set back. It is discarded,
+        because lines that are written now would appear to precede it.
 
         Args:
             service: Name of the service.
+            clock_ms: Latest reading of the service's clock, in Unix milliseconds; None if unknown.
 
         Returns:
-            Unix milliseconds; None if no attempt with a clock of this service has succeeded yet.
+            Unix milliseconds; None if no attempt with a clock of this service has succeeded yet, or
+            none since the clock was set back.
         """
         with self._lock:
             self._complete_attempt()
-            return self._at_ms.get(service)
+            at_ms = self._at_ms.get(service)
+            if at_ms is None or clock_ms is None or at_ms - clock_ms <= CLOCKS_APART_MS_MAX:
+                return at_ms
+            del self._at_ms[service]
+            return None
 
     def monotonic_time_s(self) -> float | None:
         """Return the time up to which the source is acknowledged, by this host's monotonic clock.
@@ -276,3 +287,76 @@ class CaughtUpClaim:
             self._at_ms.update(readings_ms)
             self._at_s = at_s
             self._attempt = None
+
+
+class CaughtUpClaims:
+    """The times up to which services acknowledged all lines of each source. Thread-safe.
+
+    Args:
+        sources: Names of all configured sources.
+
+    Attributes:
+        sources: The same names.
+    """
+
+    def __init__(self, sources: Iterable[str]) -> None:
+        self._claims = {source: CaughtUpClaim() for source in sources}
+        self.sources = tuple(self._claims)
+
+    def start_attempts(
+        self,
+        readings_ms: Mapping[str, int],
+        complete: Collection[str],
+        active_files: Iterable[TrackedFile],
+        at_s: float,
+    ) -> None:
+        """Start an attempt for each source that a full scan found completely.
+
+        Args:
+            readings_ms: Clock of each service before the scan, in Unix milliseconds by service
+                name. If it is empty, no attempt is started.
+            complete: The sources that were scanned completely.
+            active_files: The files that are not completely acknowledged.
+            at_s: Time before the scan, in seconds of this host's monotonic clock.
+        """
+        if not readings_ms:
+            return
+        targets: dict[str, list[AcknowledgmentTarget]] = {source: [] for source in complete}
+        for file in active_files:  # all other files are fully acknowledged
+            if file.place.source in targets:
+                targets[file.place.source].append(AcknowledgmentTarget.from_file(file))
+        for source, those in targets.items():
+            self._claims[source].start_attempt(readings_ms, those, at_s)
+
+    def service_times_ms(self, service: str, clock_ms: int | None = None) -> dict[str, int | None]:
+        """Return the time up to which each source is acknowledged, by the clock of one service.
+
+        Args:
+            service: Name of the service.
+            clock_ms: Latest reading of the service's clock, in Unix milliseconds; None if unknown.
+
+        Returns:
+            Unix milliseconds by source; None if no attempt with a clock of this service has
+            succeeded yet, or none since the clock was set back.
+        """
+        return {
+            source: claim.service_time_ms(service, clock_ms)
+            for source, claim in self._claims.items()
+        }
+
+    def monotonic_times_s(self) -> dict[str, float | None]:
+        """Return the time up to which each source is acknowledged, by this host's monotonic clock.
+
+        Returns:
+            Seconds by source; None if no attempt has succeeded yet.
+        """
+        return {source: claim.monotonic_time_s() for source, claim in self._claims.items()}
+
+    def are_caught_up(self, *, since_s: float | None = None) -> bool:
+        """Return whether all lines of all sources that existed at a given time are acknowledged.
+
+        Args:
+            since_s: The time, in seconds of this host's monotonic clock. If None, any time: the
+                result is whether an attempt of each source has ever succeeded.
+        """
+        return all(claim.is_caught_up(since_s=since_s) for claim in self._claims.values())

@@ -18,20 +18,27 @@ from hourmark_producer.conditions import ConditionLog
 from hourmark_producer.files.schedule import Schedule
 from hourmark_producer.files.tracked_file import TrackedFile
 from hourmark_producer.files.waits import RetryLater
-from hourmark_producer.send.client import NoServiceAvailable, RequestRefused, RequestUnauthorized
+from hourmark_producer.send.client import (
+    EventTypeUnavailable,
+    NoServiceAvailable,
+    RequestRefused,
+    RequestUnauthorized,
+)
 from hourmark_producer.send.file_shipper import FileShipper
 from hourmark_producer.send.services import backoff_delay_s
 
 # they wait for the service most of the time, and share fsyncs; memory: a range or a long line each
 SENDERS: Final = 8
+TOPIC_RETRY_MAX_S: Final = 5.0  # services reject such a range quickly, and the topic may be back
 TOGETHER_MAX: Final = 32  # small files in one step; memory: a small range each
 
 
 @dataclasses.dataclass(kw_only=True)
 class SenderPool:
-    """A fixed number of threads that ship queued files and repeat failed steps after a delay.
+    """A fixed number of threads that send the unread bytes of queued files.
 
-    Call `start`, then `allow_sending`, and finally `stop`.
+    Each thread takes a file from the queue, and ships a part of it (a step). A failed step is
+    repeated after a delay. Call `start`, then `allow_sending`, and finally `stop`.
 
     Attributes:
         shipper: Ships a file, one step at a time.
@@ -50,6 +57,7 @@ class SenderPool:
     def __post_init__(self) -> None:
         self._rng = random.Random()  # noqa: S311  # jitter is no secret
         self._may_send = threading.Event()
+        self._blocked: dict[str, str] = {}  # by file id: the condition of its unavailable topic
         self._threads = [
             threading.Thread(target=self._run, name=f"sender-{n}", daemon=True)
             for n in range(SENDERS)
@@ -121,10 +129,16 @@ class SenderPool:
             self.schedule.retry(file, pause)
             return
         file.sender.failures = 0
+        self._unblock(file)
         # a file that was closed meanwhile is scheduled when it is opened again
         if file.sender.flush_at_s is not None and file.descriptor is not None:
             self.schedule.add_later(file, file.sender.flush_at_s)
         self.schedule.finish_step(file, more=result)
+
+    def _unblock(self, file: TrackedFile) -> None:
+        key = self._blocked.pop(file.file_id, None)
+        if key is not None and key not in list(self._blocked.values()):
+            self.throttle.resolve(key)
 
     def _log(self, file: TrackedFile, error: Exception, pause: float) -> None:
         sent = next((sent for sent in file.progress.in_flight if not sent.acknowledged), None)
@@ -140,6 +154,16 @@ class SenderPool:
                 f"not allowed {error}",
                 f"{error}. Nothing is dropped. Waiting: {where} and possibly other files; "
                 f"retried every {pause:.0f} s",
+                logging.ERROR,
+            )
+        elif isinstance(error, EventTypeUnavailable):
+            if self._blocked.get(file.file_id, str(error)) != str(error):
+                self._unblock(file)
+            self._blocked[file.file_id] = str(error)
+            self.throttle.warn(
+                str(error),
+                f"{error}. This blocks {where}, and possibly other files with this event type; "
+                f"other files continue. Retried every {pause:.0f} s",
                 logging.ERROR,
             )
         elif isinstance(error, RequestRefused):
@@ -168,7 +192,7 @@ def retry_delay_s(error: Exception, *, failures: int, max_s: float, rng: random.
     """Return the delay in seconds before a failed step of a file is repeated.
 
     The delay grows exponentially with the number of failures. After `RequestRefused`, it is `max_s`
-    at once.
+    at once. After `EventTypeUnavailable`, it is at most `TOPIC_RETRY_MAX_S`.
 
     Args:
         error: The error that the step raised.
@@ -178,5 +202,7 @@ def retry_delay_s(error: Exception, *, failures: int, max_s: float, rng: random.
     """
     if isinstance(error, RequestRefused):
         return max_s  # asking again soon would not help
+    if isinstance(error, EventTypeUnavailable):
+        return backoff_delay_s(failures, min(max_s, TOPIC_RETRY_MAX_S), rng)
     pause = backoff_delay_s(failures, max_s, rng)
     return max(pause, error.retry_after_s) if isinstance(error, NoServiceAvailable) else pause

@@ -124,7 +124,7 @@ class DescriptorBudget:
         self._held += 1
 
     def close_excess(self, file: TrackedFile) -> None:
-        """Close a file that was opened only to identify it, although the limit was reached.
+        """Close a file that was opened above the limit, only to identify it.
 
         The number of open files is reduced by one.
 

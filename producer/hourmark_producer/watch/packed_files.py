@@ -47,10 +47,11 @@ _LATER_MS: Final = 1000  # clocks of file systems are some milliseconds behind
 
 
 class NewCompressedFiles:
-    """Detects new compressed files, and has workers examine whether they contain unread lines.
+    """Detects new compressed log files, and lets workers examine whether they contain unread lines.
 
-    For each scan, call `begin`, then `process_scan` for each source, then `end`. Only the scanning
-    thread uses it.
+    A log file that was rotated and compressed between two scans may contain lines that were never
+    read. For each scan, call `begin`, then `process_scan` for each source, then `end`. Only the
+    scanning thread uses it.
 
     Args:
         files: All tracked files. New compressed files are added to them.

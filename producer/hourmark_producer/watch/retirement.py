@@ -72,7 +72,7 @@ class FileRetirement:
             self._retire_without_birth_time(file)
 
     def retire_unmatched(self, file: TrackedFile) -> None:
-        """Close an open file that no pattern matches any more, once it stays unchanged.
+        """Close an open file that no longer matches any pattern, once it stays unchanged.
 
         Call it at each scan. It does nothing while the file has unread bytes or changed within the
         last `waits.UNMATCHED_LINGER_S` (600) seconds. Once closed, the file counts as missing.

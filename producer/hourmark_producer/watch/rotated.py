@@ -26,10 +26,10 @@ _COARSE_NS: Final = 20_000_000  # times of file systems are a tick of the kernel
 
 
 class RotatedFileSearch:
-    """Searches for files that were created and rotated between two scans.
+    """Searches for unread log files that were created and rotated between two scans.
 
     Such a file has a name that no configured pattern matches, for example `app.log.1` for
-    `app.log`. Only the scanning thread uses it.
+    `app.log`, so scans do not find it. Only the scanning thread uses the object.
     """
 
     def __init__(

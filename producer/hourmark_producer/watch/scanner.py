@@ -135,6 +135,7 @@ class FileScanner:
             although it stays the same file.
         descriptors: Limits the number of open files.
         beginnings: Decides where reading of new files begins, and which files are excluded.
+        scans: Number of full and partial scans that have begun.
     """
 
     sources: Sequence[TailedSource]
@@ -153,6 +154,7 @@ class FileScanner:
     beginnings: StartPositions
 
     def __post_init__(self) -> None:
+        self.scans = 0
         self._patterns = {
             source.name: [PathPattern(path) for path in source.paths] for source in self.sources
         }
@@ -176,13 +178,10 @@ class FileScanner:
         )
         self._rotated = RotatedFileSearch(self.sources, self._unseen.scanned_ms, self.identify)
 
-    def scan(self, number: int) -> ScanResult:
+    def scan(self) -> ScanResult:
         """Scan every source once, then search for the tracked files that were not found.
 
         Errors of the file system are part of the result and not raised.
-
-        Args:
-            number: Number of this scan, greater than that of the previous one.
 
         Returns:
             The files that are not completely acknowledged, the sources that were scanned
@@ -192,7 +191,7 @@ class FileScanner:
             CheckpointFailed: The result cannot be saved. New files are not tracked; scan again.
         """
         seen = ScanResult()
-        self._number = number
+        self.scans += 1
         self._found, self._awaited = set(), None
         self.descriptors.begin()
         self.beginnings.begin_scan()
@@ -227,11 +226,10 @@ class FileScanner:
         self.files.looks += 1
         return seen
 
-    def check_files(self, number: int, files: Iterable[TrackedFile]) -> bool:
+    def check_files(self, files: Iterable[TrackedFile]) -> bool:
         """Check some files for changes between two full scans, and open files that are waiting.
 
         Args:
-            number: Number of this scan, greater than that of the previous one.
             files: The files to check.
 
         Returns:
@@ -241,7 +239,8 @@ class FileScanner:
         Raises:
             CheckpointFailed: The observations cannot be saved.
         """
-        self._number, changed, unsettled = number, list[TrackedFile](), False
+        self.scans += 1
+        changed, unsettled = list[TrackedFile](), False
         for file in files:
             if file.descriptor is None:
                 unsettled = True
@@ -444,7 +443,7 @@ class FileScanner:
         if changed:
             file.changed_at_s = at_s
         if changed or (file.observed.ends_with_nuls and file.descriptor is not None):
-            file.due = self._number
+            file.due = self.scans
             if file not in self._added:
                 self.schedule.add(file)
 

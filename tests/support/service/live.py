@@ -53,6 +53,7 @@ RAW = EventType(
 )
 APP = Source(name=f"app-{RUN}", types=[CLICK.name, RAW.name])
 FOLDER = Path(__file__).parents[3]
+_START_S = 120  # a machine may unpack a Debian for other tests meanwhile
 
 
 def apply_types(config: Config, ledger: Path, *more: Source) -> str:
@@ -99,7 +100,8 @@ class Serving:
             "HOURMARK_SERVICE__STATE_DIR": str(self.folder / "state"),
             **self.settings,
         }
-        with (self.folder / "service.log").open("a") as log:
+        log_file = self.folder / "service.log"
+        with log_file.open("a") as log:
             self.process = subprocess.Popen(
                 [
                     sys.executable,
@@ -117,7 +119,10 @@ class Serving:
                 env=environment,
             )
         assert self.process.stdout is not None
-        assert select.select([self.process.stdout], [], [], 60)[0], "the service prints its address"
+        printed = select.select([self.process.stdout], [], [], _START_S)[0]
+        assert printed, (
+            f"no address after {_START_S} s; its log ends: {log_file.read_text()[-2000:]}"
+        )
         self.url = self.process.stdout.readline().strip()
         self.port = int(self.url.rpartition(":")[2])
         wait_for(self.is_ready, "the service is ready", 90)

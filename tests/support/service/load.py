@@ -31,6 +31,7 @@ def served(stack: LocalStack, config: Config, folder: Path, workers: int = 1) ->
     settings = {
         "HOURMARK_SERVICE__DELIVERY_TIMEOUT_SECONDS": "6",
         "HOURMARK_SERVICE__WORKERS": str(workers),
+        "HOURMARK_SERVICE__CREATE_MISSING_TOPICS": "false",  # tests decide when one is there again
     }
     try:
         with serving(stack, config, folder, settings=settings) as started:

@@ -16,6 +16,7 @@ from hourmark_producer.checkpoint.installation import lock_state_folder, open_in
 from hourmark_producer.files.identity import FileIdentity, identify, may_be_copied_up
 from hourmark_producer.report.summary import RunSummary
 from hourmark_producer.tailer import Tailer
+from hourmark_producer.wiring import wire_tailer
 
 
 def lines(count: int, start: int = 0) -> bytes:
@@ -86,7 +87,7 @@ report_seconds = 0.05
                 second=config.second_state_dir,
             )
             try:
-                made = Tailer(
+                made = wire_tailer(
                     config,
                     checkpoint,
                     SystemClock(),

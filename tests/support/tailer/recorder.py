@@ -62,6 +62,7 @@ class Recorder:
         self.refuses_unknown = False  # as versions before `unknown_losses`
         self.rules = "rules-1"
         self.retry_after = "0"
+        self.problem: dict[str, object] = {}  # of answers to ranges that are not taken
         self.clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000
         self.lock = threading.Lock()
         self.url = ""
@@ -219,7 +220,8 @@ class _Handler(BaseHTTPRequestHandler):
             "blanks": 0,
             "dead_letter_reasons": reasons,
         }
-        self._answer(answer, {"end": recorder.acknowledged_end(received), **counts})
+        taken = {"end": recorder.acknowledged_end(received), **counts}
+        self._answer(answer, taken if answer == 200 else {**taken, **recorder.problem})
 
     def _answer(self, status: int, fields: dict[str, object]) -> None:
         content = json.dumps(fields).encode()

@@ -18,7 +18,7 @@ def install() -> None:
     tailer holds it open.
     """
     from hourmark_producer.files import identity
-    from hourmark_producer.tailer import Tailer
+    from hourmark_producer.wiring import wire_tailer
 
     path = Path(os.environ.get(VARIABLE, "/nowhere"))
     if not path.exists():
@@ -34,6 +34,6 @@ def install() -> None:
         return any(key.startswith(f"{inode}/") for key in copied)
 
     identity._birth_ns = birth_ns
-    defaults = Tailer.__init__.__kwdefaults__
+    defaults = wire_tailer.__kwdefaults__
     assert defaults is not None and "may_be_copied_up" in defaults
     defaults["may_be_copied_up"] = may_be_copied_up

@@ -15,10 +15,11 @@ from tests.support.http_server import Answering, serving
 
 from hourmark.config.groups import RegistrySettings, StorageSettings, TailedSource, TailerSettings
 from hourmark.config.loading import Config
+from hourmark.records.host_reports import CLOCKS_APART_MS_REPORTED
 from hourmark.records.hours import Hour
 from hourmark_declare.doctor import clocks_check, retention_check, services_check
 from hourmark_declare.doctor.check_result import CheckStatus, DoctorCheckResult
-from hourmark_declare.doctor.clocks_check import APART_MS_MAX, evaluate_clock
+from hourmark_declare.doctor.clocks_check import evaluate_clock
 from hourmark_declare.doctor.retention_check import evaluate_retention
 
 H_MS = 3_600_000
@@ -38,10 +39,10 @@ def findings(answers: Iterable[DoctorCheckResult]) -> list[str]:
 @pytest.mark.parametrize(
     ("clock_ms", "said"),
     [
-        (NOW_MS + 200 + APART_MS_MAX, ""),
-        (NOW_MS + 200 + APART_MS_MAX + 1, "its clock is 60 s ahead of this machine's"),
-        (NOW_MS - 1000 - APART_MS_MAX, ""),
-        (NOW_MS - 1000 - APART_MS_MAX - 1, "its clock is 60 s behind this machine's"),
+        (NOW_MS + 200 + CLOCKS_APART_MS_REPORTED, ""),
+        (NOW_MS + 200 + CLOCKS_APART_MS_REPORTED + 1, "its clock is 60 s ahead of this machine's"),
+        (NOW_MS - 1000 - CLOCKS_APART_MS_REPORTED, ""),
+        (NOW_MS - 1000 - CLOCKS_APART_MS_REPORTED - 1, "its clock is 60 s behind this machine's"),
         (NOW_MS + 100, ""),
     ],
 )
@@ -86,18 +87,23 @@ def of_servers(address: str) -> Config:
     )
 
 
-def test_servers_of_another_time_are_found_each() -> None:
+def test_if_all_servers_have_another_time_this_machines_clock_is_the_one_finding() -> None:
     with serving(Ahead) as address:
         answers = list(clocks_check.check_clocks(of_servers(address)))
-    assert [answer.subject for answer in answers] == [
-        "registry.url",
-        "storage.webhdfs",
-        f"http://{address}",
-    ]
-    assert (
-        all("ahead of this machine's" in said for said in findings(answers))
-        and len(findings(answers)) == 3
-    )
+    (found,) = findings(answers)
+    assert [answer.subject for answer in answers] == ["this machine"]
+    assert f"registry.url, storage.webhdfs, http://{address}" in found
+    assert "ahead of this machine's" in found
+
+
+def test_one_server_of_another_time_is_found_if_others_agree_with_this_machine() -> None:
+    with serving(Ahead) as wrong, serving(Clock) as right:
+        config = of_servers(right).model_copy(
+            update={"registry": RegistrySettings(url=f"http://{wrong}")}
+        )
+        answers = list(clocks_check.check_clocks(config))
+    assert [a.subject for a in answers if a.verdict is CheckStatus.FINDING] == ["registry.url"]
+    assert len(answers) == 3
 
 
 def test_servers_of_this_time_are_well_and_those_away_are_not_asked() -> None:

@@ -15,6 +15,7 @@ from hourmark.kafka.clients import TopicAccess
 from hourmark.kafka.topic_names import TYPES, events_topic
 from hourmark.kafka.topic_setup import TopicSpec
 from hourmark.rules.event_types import DEAD_LETTERS
+from hourmark.rules.topics import edge_topics
 from hourmark_declare.doctor.check_result import CheckStatus, DoctorCheckResult
 from hourmark_declare.doctor.kafka_evaluation import (
     TopicFacts,
@@ -23,7 +24,6 @@ from hourmark_declare.doctor.kafka_evaluation import (
     evaluate_mirrored_topics,
     evaluate_topics,
 )
-from hourmark_declare.topics import edge_topics
 
 EDGE = KafkaCluster()
 EVENTS = events_topic(DEAD_LETTERS.name)

@@ -63,6 +63,7 @@ RAW = EventType(
 FREE = Source(name="app", format="free", types=["click"])
 PATTERN = {"payload": "pattern", "time": "observed"}
 S = {"name": "s", "type": "string"}
+T = {"name": "t", "type": "string", "aliases": ["s"]}  # the same field under a new name
 NESTED = {"name": "of", "type": {"type": "record", "name": "Of", "fields": [{**M}]}}
 BARE = {
     "name": "of",
@@ -104,7 +105,28 @@ REFUSED: dict[str, tuple[Rules, Rules, bytes, str]] = {
         rules_of(click(S, pattern="(?P<s>.*)", **PATTERN), FREE),
         rules_of(click(S, pattern=".*", **PATTERN), FREE),
         b"x",
-        "click: its pattern lost the group s",
+        "click: its lines no longer fill the field s, which has no default",
+    ),
+    "the group of a renamed field": (
+        rules_of(click(S, pattern="(?P<s>.*)", **PATTERN), FREE),
+        rules_of(click(T, pattern=".*", **PATTERN), FREE),
+        b"x",
+        "click: its lines no longer fill the field t, which has no default",
+    ),
+    "the default of a renamed field": (
+        rules_of(
+            click({**S, "default": ""}, pattern="x(?P<s>y)?", **PATTERN),
+            FREE,
+        ),
+        rules_of(click(T, pattern="x(?P<t>y)?", **PATTERN), FREE),
+        b"x",
+        "click: field t lost its default",
+    ),
+    "the name of a field in JSON": (
+        rules_of(click(S)),
+        rules_of(click(T)),
+        msg(s="x"),
+        "click: field s is declared no more",
     ),
     "a catch_all": (
         rules_of(click(N), APP.model_copy(update={"catch_all": "raw"})),
@@ -157,6 +179,47 @@ def test_what_makes_dead_letters_of_live_lines_is_refused_and_can_be_meant(name:
 )
 def test_what_takes_more_or_cannot_be_told_is_accepted(before: EventType, after: EventType) -> None:
     check_refused_lines(rules_of(before), declarations(rules_of(after)), may_refuse=False)
+
+
+TSV = {"payload": "tsv", "time": "observed"}
+TEXT = {"payload": "text", "time": "observed"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line"),
+    [
+        (
+            click(S, pattern="(?P<s>.*)", **PATTERN),
+            click(T, pattern="(?P<t>.*)", **PATTERN),
+            b"x",
+        ),
+        (
+            click(S, N, pattern="(?P<n>[0-9]+) .*", field="s", **PATTERN),
+            click(T, N, pattern="(?P<n>[0-9]+) .*", field="t", **PATTERN),
+            b"1 x",
+        ),
+        (click(S, N, columns=["s", "n"], **TSV), click(T, N, columns=["t", "n"], **TSV), b"x\t1"),
+        (click(S, field="s", **TEXT), click(T, field="t", **TEXT), b"x"),
+    ],
+    ids=["group", "field of a pattern", "column", "text"],
+)
+def test_a_rename_with_an_alias_is_accepted_if_lines_do_not_hold_the_name(
+    before: EventType, after: EventType, line: bytes
+) -> None:
+    assert (dead(line, rules_of(before, FREE)), dead(line, rules_of(after, FREE))) == (0, 0)
+    check_refused_lines(
+        rules_of(before, FREE), declarations(rules_of(after, FREE)), may_refuse=False
+    )
+
+
+def test_a_rename_without_an_alias_is_refused() -> None:
+    after = click({"name": "t", "type": "string"}, pattern="(?P<t>.*)", **PATTERN)
+    with pytest.raises(UsageError, match="field s is declared no more"):
+        check_refused_lines(
+            rules_of(click(S, pattern="(?P<s>.*)", **PATTERN), FREE),
+            declarations(rules_of(after, FREE)),
+            may_refuse=False,
+        )
 
 
 def test_a_record_in_itself_ends() -> None:

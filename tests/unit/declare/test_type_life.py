@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import fastavro
 import pyarrow as pa
@@ -17,10 +17,16 @@ from tests.support.rules_servers import MemoryRegistry, MemoryTopic, outside
 from hourmark.errors import UsageError
 from hourmark.kafka.topic_names import events_topic
 from hourmark.records.ranges import ByteRange
-from hourmark.rules.event_types import DEAD_LETTERS, Declarations, EventType, Source
+from hourmark.rules.event_types import (
+    DEAD_LETTERS,
+    Declarations,
+    EventType,
+    LineRule,
+    Source,
+)
 from hourmark_declare.apply import apply_declarations
 from hourmark_delivery_service.metrics import ServiceMetrics
-from hourmark_delivery_service.parsing import parse_range
+from hourmark_delivery_service.parsing import CompiledRules, parse_range
 from hourmark_delivery_service.work.rules_store import RulesStore
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.publishing import build_manifest, publish
@@ -46,17 +52,25 @@ class TypeLife:
         self.service = RulesStore(ServiceMetrics())
         self.closed = 0
 
-    def apply(self, *fields: dict[str, Any], remove: bool = False) -> None:
+    def apply(
+        self,
+        *fields: dict[str, Any],
+        line: LineRule | None = None,
+        remove: bool = False,
+        may_refuse: bool = True,
+    ) -> None:
         """`hourmark types apply` with these fields, or with `--remove` and without the type."""
-        types = [] if remove else [EventType(name="click", fields=list(fields))]
-        sources = [Source(name="app", types=["click"])] if types else []
+        click = EventType(name="click", fields=list(fields), line=line or LineRule())
+        types = [] if remove else [click]
+        form: Literal["syslog", "rfc5424"] = "syslog" if line else "rfc5424"
+        sources = [Source(name="app", format=form, types=["click"])] if types else []
         ports = outside(self.ledger, self.registry, self.topic)
         apply_declarations(
             ports,
             Declarations([*types, DEAD_LETTERS], sources),
             hour_at(0),
             may_remove=remove,
-            may_refuse=True,
+            may_refuse=may_refuse,
         )
         records = [(key.encode(), value.encode()) for _, (key, value) in self.topic.log]
         self.service.feed(records, from_start=True)
@@ -65,9 +79,13 @@ class TypeLife:
         """A line with these values, delivered, and the next hour, closed with its event; the types
         of what it became.
         """
+        return self.close_line(json.dumps(values))
+
+    def close_line(self, message: str, under: CompiledRules | None = None) -> list[str]:
+        """The same with a line that has this message, parsed by the rules in force or `under`."""
         hour = hour_at(self.closed)
-        line = f"<13>1 {hour}:00:00Z h a - click - {json.dumps(values)}\n".encode()
-        rules = self.service.latest
+        line = f"<13>1 {hour}:00:00Z h a - click - {message}\n".encode()
+        rules = under or self.service.latest
         assert rules is not None
         taken = ByteRange(
             host_id="a" * 32,
@@ -216,6 +234,31 @@ def test_a_field_is_renamed_with_an_alias(life: TypeLife) -> None:
         life.apply({"name": "number", "type": "long", "aliases": ["visits"]})
     life.apply({"name": "number", "type": "long", "aliases": ["visits", "n"]})
     assert life.read() == [{"number": 1}, {"number": 2}]
+
+
+def test_a_group_of_a_pattern_is_renamed_while_ranges_of_the_older_rules_are_in_flight(
+    life: TypeLife,
+) -> None:
+    def declared(name: str, *aliases: str) -> tuple[dict[str, Any], LineRule]:
+        field = {"name": name, "type": "long"} | ({"aliases": [*aliases]} if aliases else {})
+        pattern = f"visits=(?P<{name}>[0-9]+)"
+        return field, LineRule(payload="pattern", pattern=pattern, time="observed")
+
+    before, rule = declared("n")
+    life.apply(before, line=rule, may_refuse=False)
+    older = life.service.latest
+    assert life.close_line("visits=1") == ["click"]
+    after, rule = declared("visits", "n")
+    life.apply(after, line=rule, may_refuse=False)
+    assert life.close_line("visits=2", older) == ["click"], "spooled before the change"
+    assert life.close_line("visits=3") == ["click"]
+    assert life.read() == [{"visits": 1}, {"visits": 2}, {"visits": 3}]
+    with pytest.raises(UsageError, match="field visits is declared no more"):
+        life.apply(before, line=declared("n")[1], may_refuse=False)
+    back, rule = declared("n", "visits")
+    life.apply(back, line=rule, may_refuse=False)
+    assert life.close_line("visits=4") == ["click"]
+    assert life.read() == [{"n": 1}, {"n": 2}, {"n": 3}, {"n": 4}]
 
 
 def test_a_type_is_retired_and_brought_back(life: TypeLife) -> None:

@@ -4,7 +4,9 @@ last reports.
 
 from __future__ import annotations
 
+import dataclasses
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from tests.support.http_server import Answering, serving
 from tests.support.service.threaded import served
 
 from hourmark.commands.component_status import FRESH_MS, ComponentState
+from hourmark.commands.problems import CauseClass
 from hourmark.config.groups import (
     KafkaCluster,
     KafkaSettings,
@@ -122,12 +125,74 @@ def test_one_that_does_not_answer_is_known_by_its_folder_while_kafka_is_away_too
     for lock in locks:
         lock.close()
     assert [one.state for one in found] == (
-        [ComponentState.RUNNING] * 2
+        [ComponentState.SILENT, ComponentState.RUNNING]
         if held
         else [ComponentState.NOT_RUNNING, ComponentState.UNKNOWN]
     )
+    assert [p.subject for p in found[0].problems] == (
+        ["delivery service http://127.0.0.1:1"] if held else []
+    )
     assert all((one.pid is not None) is held for one in found)
     assert all("no broker of the edge cluster listens" in one.detail for one in found)
+
+
+def test_a_service_that_was_just_started_is_no_problem_yet(tmp_path: Path) -> None:
+    with StateFolder(tmp_path / "service", "service").lock():
+        found = service(config(tmp_path), time.time_ns() // 1_000_000)
+    assert (found.state, found.problems) == (ComponentState.RUNNING, ())
+    assert found.detail.startswith("starting, ")
+
+
+def test_a_service_that_is_not_ready_is_a_problem_with_its_reasons(tmp_path: Path) -> None:
+    class Handler(Answering):
+        def do_GET(self) -> None:
+            self.answer(503, b'{"ready": false, "reasons": ["too few in-sync replicas"]}')
+
+    with serving(Handler) as address:
+        found = service(config(tmp_path, int(address.rpartition(":")[2])), NOW_MS)
+    (problem,) = found.problems
+    assert problem.what == "it answers and is not ready: too few in-sync replicas"
+
+
+def test_a_warning_of_a_ready_service_such_as_a_missing_topic_is_a_problem(tmp_path: Path) -> None:
+    class Handler(Answering):
+        def do_GET(self) -> None:
+            self.answer(200, b'{"ready": true, "reasons": [], "warnings": ["no topic events.a"]}')
+
+    with serving(Handler) as address:
+        found = service(config(tmp_path, int(address.rpartition(":")[2])), NOW_MS)
+    assert (found.state, [p.what for p in found.problems]) == (
+        ComponentState.RUNNING,
+        ["no topic events.a"],
+    )
+
+
+def test_each_host_that_fell_silent_is_a_problem_and_those_that_said_goodbye_are_none() -> None:
+    reports = [
+        report("web-1", 3),
+        report("web-2", FRESH_MS / 1000 + 1),
+        report("web-3", 900, goodbye=True),
+    ]
+    (problem,) = status_from_reports(reports, NOW_MS).problems
+    assert (problem.subject, problem.since_ms) == ("tailer web-2", NOW_MS - FRESH_MS - 1000)
+    assert "on web-2" in problem.do and "`hourmark tail`" in problem.do
+
+
+@pytest.mark.parametrize(
+    ("silent_s", "other_lives", "problems"), [(60, True, 1), (700, True, 0), (700, False, 1)]
+)
+def test_a_silent_service_that_another_replaced_is_no_problem_for_ever(
+    silent_s: int, other_lives: bool, problems: int
+) -> None:
+    reports = [dataclasses.replace(report("api-1", silent_s), kind="service")]
+    if other_lives:
+        reports.append(dataclasses.replace(report("api-2", 1), kind="service"))
+    assert len(status_from_reports(reports, NOW_MS).problems) == problems
+
+
+def test_a_report_of_the_future_shows_that_a_clock_is_wrong() -> None:
+    (problem,) = status_from_reports([report("web-1", -90)], NOW_MS).problems
+    assert problem.cause is CauseClass.CLOCK and "90 s ahead" in problem.what
 
 
 def test_reports_tell_who_is_live_who_fell_silent_and_who_said_goodbye() -> None:

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
+import socket
 from pathlib import Path
 
 import pytest
 from sqlalchemy import insert
+from tests.support.clock import FakeClock
 from tests.support.ports import free_port
 from tests.support.records import service
+from tests.support.waiting import wait_for
 
 from hourmark.commands.component_status import ComponentState, ComponentStatus
 from hourmark.config.groups import EtlSettings, StorageSettings
 from hourmark.config.loading import Config
 from hourmark.process.metrics_server import serve_metrics
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import MARKER
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import CLOSER, Database
 from hourmark_etl.ledger.heartbeat import (
+    BEAT_SECONDS,
+    Heartbeat,
     describe_missing_driver,
     last_heartbeat_ms,
     write_heartbeat,
@@ -35,10 +42,22 @@ def ask(folder: Path, port: int, now_ms: int = NOW_MS) -> ComponentStatus:
     return driver_status(Config(etl=etl, storage=storage), now_ms)
 
 
-def test_without_a_ledger_none_runs_and_the_next_step_is_told(tmp_path: Path) -> None:
+def test_without_a_ledger_on_this_machine_nothing_is_known_and_nothing_is_claimed(
+    tmp_path: Path,
+) -> None:
     found = ask(tmp_path, free_port())
-    assert found.state is ComponentState.NOT_RUNNING and "hourmark types apply" in found.detail
+    assert found.state is ComponentState.UNKNOWN and "hourmark types apply" in found.detail
+    assert found.problems == ()
     assert not (tmp_path / "ledger.sqlite").exists()
+
+
+def test_a_ledger_that_is_not_here_is_no_problem_while_storage_does_not_answer_either(
+    tmp_path: Path,
+) -> None:
+    etl = EtlSettings(ledger=f"sqlite:///{tmp_path}/none.sqlite", metrics_port=free_port())
+    storage = StorageSettings(root="hdfs://127.0.0.1:1/x", webhdfs="http://127.0.0.1:1")
+    found = driver_status(Config(etl=etl, storage=storage), NOW_MS)
+    assert (found.state, found.problems) == (ComponentState.UNKNOWN, ())
 
 
 def test_a_ledger_that_no_driver_ever_had_says_so(tmp_path: Path) -> None:
@@ -51,12 +70,17 @@ def test_a_ledger_that_no_driver_ever_had_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds_ago", "state"), [(50, ComponentState.RUNNING), (600, ComponentState.NOT_RUNNING)]
+    ("seconds_ago", "state"),
+    [
+        (15, ComponentState.RUNNING),
+        (30 - BEAT_SECONDS, ComponentState.NOT_RUNNING),
+        (600, ComponentState.NOT_RUNNING),
+    ],
 )
 def test_without_metrics_the_last_sign_of_life_tells_as_bucket_why_does(
-    tmp_path: Path, seconds_ago: int, state: ComponentState
+    tmp_path: Path, seconds_ago: float, state: ComponentState
 ) -> None:
-    seen_ms = NOW_MS - seconds_ago * 1000
+    seen_ms = NOW_MS - round(seconds_ago * 1000)
     with Database(f"sqlite:///{tmp_path}/ledger.sqlite") as database:
         write_heartbeat(database, database.acquire(CLOSER), seen_ms)
         assert (describe_missing_driver(last_heartbeat_ms(database), NOW_MS) is None) == (
@@ -64,6 +88,49 @@ def test_without_metrics_the_last_sign_of_life_tells_as_bucket_why_does(
         )
     found = ask(tmp_path, free_port())
     assert (found.state, found.heard_at_ms) == (state, seen_ms)
+    assert [p.since_ms for p in found.problems] == (
+        [] if state is ComponentState.RUNNING else [seen_ms]
+    )
+
+
+def test_a_driver_that_was_stopped_is_no_problem_and_one_that_was_killed_is(
+    tmp_path: Path,
+) -> None:
+    clock = FakeClock(NOW_MS)
+    with Database(f"sqlite:///{tmp_path}/ledger.sqlite") as database:
+        heartbeat = Heartbeat(database, database.acquire(CLOSER), clock)
+        heartbeat.start()
+        wait_for(lambda: last_heartbeat_ms(database) is not None, "the first heartbeat")
+        heartbeat.stop(goodbye=True)
+        stopped = ask(tmp_path, free_port(), NOW_MS + 600_000)
+        assert (stopped.state, stopped.problems) == (ComponentState.NOT_RUNNING, ())
+        assert "it was stopped at" in stopped.detail
+        write_heartbeat(database, database.acquire(CLOSER), NOW_MS + 60_000)
+    killed = ask(tmp_path, free_port(), NOW_MS + 600_000)
+    (problem,) = killed.problems
+    assert "no driver runs" in problem.what and "`hourmark etl run`" in problem.do
+
+
+def test_a_process_that_accepts_and_does_not_answer_hangs(tmp_path: Path) -> None:
+    with Database(f"sqlite:///{tmp_path}/ledger.sqlite") as database:
+        write_heartbeat(database, database.acquire(CLOSER), NOW_MS - 12_000)
+    with socket.create_server(("127.0.0.1", 0)) as suspended:
+        found = ask(tmp_path, suspended.getsockname()[1])
+    (problem,) = found.problems
+    assert found.state is ComponentState.SILENT and problem.what.startswith("it hangs: ")
+
+
+def test_a_lost_ledger_is_a_problem(tmp_path: Path) -> None:
+    with Database(f"sqlite:///{tmp_path}/ledger.sqlite") as database:
+        write_heartbeat(database, database.acquire(CLOSER), NOW_MS)
+    (tmp_path / "ledger.sqlite").unlink()
+    hour = Hour.parse("2026-11-21T05", 3600)
+    marker = tmp_path / "root" / hour.bucket_path("click") / MARKER
+    marker.parent.mkdir(parents=True)
+    marker.write_text("{}")
+    found = ask(tmp_path, free_port())
+    (problem,) = found.problems
+    assert found.state is ComponentState.UNKNOWN and "hourmark ledger rebuild" in problem.do
 
 
 @pytest.mark.parametrize(

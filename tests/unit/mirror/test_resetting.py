@@ -15,7 +15,12 @@ from tests.unit.mirror.watch.test_judging import WELL, P
 from hourmark.kafka.clients import Partition, TopicInfo
 from hourmark.kafka.mirror import find_gaps
 from hourmark_mirror import reset
-from hourmark_mirror.reset import StoredPosition, reset_positions, stale_positions
+from hourmark_mirror.reset import (
+    StoredPosition,
+    describe_nothing_stale,
+    reset_positions,
+    stale_positions,
+)
 from hourmark_mirror.settings.mirror_sites import MirrorSites
 from hourmark_mirror.verify.verification_state import TopicCheckpoint, VerificationState
 from hourmark_mirror.watch.alarms import AlarmLimits, evaluate_alarms
@@ -45,6 +50,16 @@ def test_what_the_edge_does_not_tell_of_is_kept_and_said_so() -> None:
         == "events.click-0: the mirror's position is 9, the edge has no such topic-partition"
     )
     assert str(of("events.click", 0, 9, 8)).endswith("the edge ends at 8")
+
+
+def test_for_a_recreated_topic_without_a_stale_position_the_next_step_is_a_comparison() -> None:
+    """A running MirrorMaker 2 begins again by itself, or the new topic has outgrown the position."""
+    said = describe_nothing_stale(["events.click", "events.view"])
+    assert "events.click" in said
+    assert "events.view" in said
+    assert "`hourmark mirror verify --topic events.click --accept`" in said
+    assert "`hourmark mirror reset-offsets --topic events.click --all`" in said
+    assert describe_nothing_stale([]).startswith("nothing to do")
 
 
 class Played:

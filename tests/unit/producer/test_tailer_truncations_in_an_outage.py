@@ -18,8 +18,8 @@ HOURS = 4
 
 
 def _look(tailer: Tailer) -> None:
-    scans = tailer._scans
-    wait_for(lambda: tailer._scans > scans + 2, "it is looked at again")
+    scans = tailer.scanner.scans
+    wait_for(lambda: tailer.scanner.scans > scans + 2, "it is looked at again")
 
 
 def _rotate(host: Host, *, packed: bool) -> None:
@@ -55,7 +55,8 @@ def _live_through(
             recorder.behaviour = lambda _: 200
             recorder.wait_text(until)
             wait_for(
-                lambda: recorder.last.pending_bytes == 0 and tailer._is_all_read(), "all is read"
+                lambda: recorder.last.pending_bytes == 0 and tailer.claims.are_caught_up(),
+                "all is read",
             )
 
 

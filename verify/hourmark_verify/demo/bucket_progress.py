@@ -13,10 +13,11 @@ _PROVED: Final = "proved"
 
 
 class TypeClosingState(NamedTuple):
-    """How far the buckets of one event type are closed, and how many of them are proved.
+    """The progress of one event type: how far its buckets are closed, and how many are proved.
 
-    A bucket holds the events of one type and time interval. Its grade is `proved` if it was
-    verified to contain every event that a delivery service acknowledged.
+    A bucket holds the events of one type and time interval. It is closed when it is complete and no
+    longer changes. Its grade is `proved` if it was verified to contain every event that a delivery
+    service acknowledged.
 
     Attributes:
         proved_with_events: Number of closed buckets that are proved and contain events.
@@ -48,7 +49,7 @@ def read_closing_states(hdfs: WebHdfsReader, root: str) -> dict[str, TypeClosing
 
 
 class ClosingStallDetector:
-    """Measures the time since any event type last made progress in closing its buckets.
+    """A timer that measures for how long no bucket of any event type was closed.
 
     Call `update` with each new closing state, then read `stalled_s`.
 
@@ -62,7 +63,7 @@ class ClosingStallDetector:
         self._changed_s = clock.monotonic_s()
 
     def update(self, closing: dict[str, TypeClosingState]) -> bool:
-        """Store the current closing state, and restart the measurement if the state has changed.
+        """Store the current closing state, and restart the timer if the state has changed.
 
         Args:
             closing: Closing state by event type, as returned by `read_closing_states`.

@@ -122,7 +122,7 @@ def inspection_commands(
     Args:
         stack_home: Home folder of the stack, the value of HOURMARK_HOME.
         config: Configuration file of the demo.
-        expectations: Input file of the judge.
+        expectations: Input file of `hourmark judge`, which compares log files with buckets.
         hour: Label of a non-empty bucket of type track-played.
 
     Returns:

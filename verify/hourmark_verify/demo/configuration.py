@@ -101,7 +101,9 @@ _CONTENT: Final = {
 def declarations_for_judge(
     folder: Path,
 ) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]], dict[str, int]]:
-    """Read the type and source declarations of a folder, in the format of the judge's expectations.
+    """Read the type and source declarations of a folder, converted for the judge's input file.
+
+    The judge is the independent check that compares source files with closed buckets.
 
     Args:
         folder: Folder with the declarations, one TOML file per event type and `sources.toml`.

@@ -187,20 +187,22 @@ def leading_broker(config: Config, topic: str, cluster: str = "edge") -> str:
 
 
 class Demo:
-    """One demo run, with its own stack and components.
+    """One demo run, with its own local stack of servers and its own Hourmark components.
 
     Args:
         home: Folder for the stack and all files of the run; data of earlier runs is deleted.
         options: Command-line options.
         clock: Source of time.
         say: Function that receives each line of progress.
-        fault: Function that injects a fault while the log files grow.
+        fault: Function that injects a fault while the log files grow, and returns when the fault is
+            over. It is called with the demo, the writer of the log files, the stack and the
+            configuration.
 
     Attributes:
         home: Folder of the run.
         work: Folder of the configuration, event types and source files.
-        posted: Events sent to the HTTP API, added by the fault function. The judge also looks for
-            these events in the buckets.
+        posted: Events that the fault function sent to the HTTP API and added here. They must also
+            be in the buckets.
         components: The Hourmark daemons of the run.
     """
 

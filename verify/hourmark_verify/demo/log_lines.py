@@ -81,9 +81,10 @@ def structured_lines(
 ) -> Iterator[ScheduledLine]:
     """Yield evenly spaced log lines of two event types, about 3 percent of which are broken.
 
-    A broken line must become a dead letter: its JSON is truncated or invalid, a field is missing or
-    unknown, its event type is unknown, its time is years away, or it is not in RFC 5424 format.
-    Equal seeds give equal lines except for their timestamps.
+    A broken line cannot be converted to an event and must become a dead letter: its JSON is
+    truncated or invalid, a field is missing or unknown, its event type is unknown, its time is
+    years away, or it is not in RFC 5424 format. Equal seeds give equal lines except for their
+    timestamps.
 
     Args:
         count: Number of lines.

@@ -39,10 +39,10 @@ def count_acknowledged(config: Config) -> Counter[str]:
 
 
 def count_promises(records: Iterable[AuditRecord]) -> Counter[str]:
-    """Return the number of events that audit records promise, by event type.
+    """Return the number of events that delivery services acknowledged, by event type.
 
-    An audit record promises the events that a delivery service acknowledged for one byte range. If
-    several records have the same range id, only the last one is counted.
+    An audit record contains the number of events that a delivery service acknowledged for one byte
+    range of a file. If several records have the same range id, only the last one is counted.
 
     Args:
         records: Decoded audit records.
@@ -66,7 +66,7 @@ def as_json(
     """Return the result of the demo as a JSON-serializable dict.
 
     Args:
-        report: Report of the judge.
+        report: Report of the judge, the comparison of log files and buckets.
         acknowledged: Number of acknowledged events by event type.
         config: Configuration with the addresses of storage, Kafka and the schema registry.
         seconds: Duration of the demo in seconds.
@@ -100,8 +100,8 @@ def as_json(
 def find_faults(report: JudgeReport, acknowledged: Mapping[str, int]) -> list[str]:
     """Return the reasons why the demo failed.
 
-    The demo fails if the judge has findings, if fewer events of a type are in buckets than were
-    acknowledged, or if nothing was compared.
+    The demo fails if the judge (the comparison of log files and buckets) has findings, if fewer
+    events of a type are in buckets than were acknowledged, or if nothing was compared.
 
     Args:
         report: Report of the judge.

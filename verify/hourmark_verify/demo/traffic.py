@@ -56,7 +56,7 @@ class RecordedLog:
         Args:
             content: Bytes to append.
             broken: Byte offsets within `content` of the lines that are malformed on purpose, so
-                that the pipeline must store them as dead letters.
+                that they must become dead letters instead of events.
         """
         self._broken += [self._bytes + position for position in broken]
         self._bytes += len(content)
@@ -104,7 +104,8 @@ class ScheduledLine(NamedTuple):
     Attributes:
         moment: Due time as a fraction (0 to 1) of the time span.
         render: Function that returns the line, without line feed, for a time in Unix milliseconds.
-        broken: Whether the line must become a dead letter.
+        broken: Whether the line is malformed on purpose, so that it must become a dead letter
+            instead of an event.
     """
 
     moment: float

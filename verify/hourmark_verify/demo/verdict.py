@@ -43,11 +43,13 @@ class JudgeInputs:
 
 
 def write_expectations(file: Path, config: Config, inputs: JudgeInputs) -> Expectations:
-    """Write the judge's expectations file as JSON, and return its content as an object.
+    """Write the judge's input file as JSON, and return its content as an object.
+
+    The judge is the independent check that compares the closed buckets with the source files.
 
     Args:
         file: Path of the file to write; an existing file is overwritten.
-        config: Configuration of the running system.
+        config: Configuration of the running system, which names the storage and the event types.
         inputs: Sources and time span of the demo run.
     """
     types, sources, limits = configuration.declarations_for_judge(config.types.dir)
@@ -78,16 +80,18 @@ def write_expectations(file: Path, config: Config, inputs: JudgeInputs) -> Expec
 def judge_until_settled(
     expectations: Expectations, hdfs: WebHdfsReader, wait_for_more: Callable[[JudgeReport], bool]
 ) -> JudgeReport:
-    """Run the judge repeatedly until no event is missing or no more data can arrive.
+    """Run the judge repeatedly until no event is missing, or until no more data can arrive.
+
+    The judge compares all source files with all closed buckets.
 
     Args:
         expectations: Source files, event types and settings to verify against.
         hdfs: WebHDFS client for the buckets.
-        wait_for_more: Function that takes the report and waits for more data; it returns False if
-            no more data can arrive.
+        wait_for_more: Function that is called with the report if events are missing. It waits for
+            more data and returns True, or returns False if no more data can arrive.
 
     Returns:
-        The last report.
+        The last report. If `wait_for_more` returned False, it still contains the missing events.
 
     Raises:
         OSError: A source file cannot be read.

@@ -17,14 +17,17 @@ _TIME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d
 
 @dataclasses.dataclass(slots=True)
 class ContainerRecord:
-    """A line that a container wrote, possibly spread over several lines of the log file.
+    """A line that a container wrote, possibly split into several lines of the log file.
+
+    The container runtime of Kubernetes writes log files in CRI format (`TIME STREAM P|F TEXT`), and
+    splits long lines: all parts but the last have the tag `P`.
 
     Attributes:
-        start: Byte offset of the first of these lines in the log file.
-        time: Timestamp of the first of these lines; "" if the line is not in CRI format.
+        start: Byte offset of the first part in the log file.
+        time: Timestamp of the first part; "" if the line is not in CRI format.
         stream: "stdout" or "stderr"; "" if the line is not in CRI format.
-        spans: Byte offsets (start, end) of each part of the text in the file; the end is exclusive.
-        ended: Whether the last part of the line was read.
+        spans: Byte offsets (start, end) of the text of each part in the file; the end is exclusive.
+        ended: Whether the last part of the line was found.
     """
 
     start: int
@@ -45,12 +48,15 @@ def join_partial_lines(
 ) -> Iterator[ContainerRecord]:
     """Reassemble the lines that a container wrote from a container log in CRI format.
 
-    The container runtime splits a long line into several partial lines of the log file.
+    The container runtime of Kubernetes splits a long line into several lines of the log file, which
+    may alternate with lines of the other stream.
 
     Args:
-        lines: (byte offset, content) of each line, in order; the content includes the line feed.
+        lines: (byte offset, content) of each line of the file, in order; the content includes the
+            line feed.
         flushed: Byte offsets at which joining starts again. A partial line before such an offset is
-            not joined with later lines, because the tailer had already sent it.
+            not joined with later lines, because the tailer had already sent it to the delivery
+            service.
 
     Yields:
         One record per line of the container, in the order of their first parts. Each line that is

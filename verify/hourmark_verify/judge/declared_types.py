@@ -27,7 +27,8 @@ class DeclaredType:
     Args:
         name: Name of the type.
         rule: Declaration of the type.
-        tailer_fields: Values from the tailer's settings, by name, for fields that a message lacks.
+        tailer_fields: Text by field name, used for fields that a message lacks. The tailer (the
+            component that reads log files) adds these texts by its settings.
     """
 
     def __init__(self, name: str, rule: TypeExpectation, tailer_fields: Mapping[str, str]) -> None:
@@ -57,8 +58,8 @@ class DeclaredType:
             document: The JSON object.
 
         Returns:
-            Values by field name. A field that the object lacks has the tailer's value or the
-            default of the field.
+            Values by field name. A field that the object lacks has the value from `tailer_fields`
+            or its default.
 
         Raises:
             LineRejected: A field is missing, unknown or of the wrong type.
@@ -82,8 +83,8 @@ class DeclaredType:
                 missing text.
 
         Returns:
-            Values by field name. A field without a text has the tailer's value, its default or
-            null.
+            Values by field name. A field without a text has the value from `tailer_fields`, its
+            default or null.
 
         Raises:
             LineRejected: A text cannot be converted to the type of its field, or a field has no
@@ -129,7 +130,7 @@ class DeclaredType:
 
     @property
     def time_key(self) -> str | None:
-        """Key of the event time in the result of `parse_message`; None if there is none."""
+        """Key under which `parse_message` returns the event time; None if messages have no time."""
         return self.rule.time_field or ("time" if self.rule.pattern is not None else None)
 
     def parse_message(self, message: bytes) -> dict[str, Any]:
@@ -239,8 +240,8 @@ class DeclaredType:
             nulls: Whether the result is null if the value is absent and the field accepts null.
 
         Returns:
-            The converted value. If it is absent: the tailer's value, the default of the field, or
-            null.
+            The converted value. If it is absent: the value from `tailer_fields`, the default of the
+            field, or null.
 
         Raises:
             LineRejected: The value cannot be converted, or it is absent and there is no substitute.

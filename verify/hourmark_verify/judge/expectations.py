@@ -38,8 +38,20 @@ class _ExpectationModel(BaseModel):
 class FileExpectation(_ExpectationModel):
     """One or more source files with the same settings, as an entry of the expectations file.
 
-    The settings determine which events the lines must become. Most of them must equal the tailer's
-    settings for the files. Unknown keys are errors.
+    The settings determine which events the lines of the files must become. Unknown keys are errors.
+    The settings `zone`, `record_start`, `format` and `fields` must equal those with which the
+    tailer read the files.
+
+    Attributes:
+        path: Path or glob of the files.
+        form: Format of the lines: `rfc5424`, `syslog` (any syslog format) or `free`.
+        hosts: Whether the host of an event comes from its `line` or from the `tailer`.
+        type: Event types that the lines may have. None means all types if `form` is `rfc5424`,
+            otherwise no type.
+        catch_all: Event type of lines that match no other type; None if such lines must become dead
+            letters.
+        size: Size in bytes up to which the lines must be delivered; None for the whole file.
+        generation: Number of times that the file was truncated.
     """
 
     path: str = Field(
@@ -90,7 +102,9 @@ class FileExpectation(_ExpectationModel):
     host_id: OneOrMore = Field((), description="overrides the host id of all files")
 
     def range_settings(self) -> Iterator[str]:
-        """Yield the optional settings of this file that are part of the id of a byte range.
+        """Yield the optional settings of this file from which ids of byte ranges are computed.
+
+        The result is the last part of the argument `fields` of `range_id`.
 
         Yields:
             Name and value alternately, for each setting that is set: `record_start`, `fields` (as
@@ -127,15 +141,22 @@ class FileExpectation(_ExpectationModel):
 
 
 class TypeExpectation(_ExpectationModel):
-    """The declaration of an event type: how the fields of an event follow from its line.
+    """The declaration of an event type: how the fields of an event are derived from its line.
 
-    Declarations with redaction or coercion are not supported. Values of `content`:
+    Attributes:
+        content: Format of the lines. `raw-line`: `field` receives the whole line, and the groups of
+            `pattern` are fields. `msg-bytes`: `field` receives the message after the syslog header.
+            `json`: the message is a JSON object of the fields. `logfmt`: the message consists of
+            `key=value` pairs. `tsv`: the message consists of `columns`, separated by tabs.
+        fields: Avro fields of the type; empty if `field`, of type bytes, is the only one.
+        time_field: Key or column with the event time; None if there is none.
+        time_format: Format of the event time, for `strptime`, or `rfc3339` or a `unix` format.
+        time: `event` if a line without a time is a dead letter, `observed` if such a line has the
+            time at which it was delivered.
+        unknown: Whether a line with undeclared keys is refused, or the keys are ignored or kept in
+            `unknown_field`.
 
-    - raw-line: `field` is the whole line; the groups of `pattern` are fields, and `time_format`
-      applies to the group `time`
-    - msg-bytes: `field` is the message after the header
-    - json: the message is a JSON object with the fields
-    - logfmt, tsv: the message consists of key=value pairs, or of `columns` separated by tabs
+    Declarations with redaction or coercion are not supported.
     """
 
     content: Literal["raw-line", "msg-bytes", "json", "logfmt", "tsv"]
@@ -182,13 +203,14 @@ class TypeExpectation(_ExpectationModel):
 class WriterRecord(_ExpectationModel):
     """The size and digest of a source file, as recorded by the process that wrote it.
 
-    The judge matches records with files by content, because a file may have been renamed.
+    The verification matches records with files by content, because a file may have been renamed.
 
     Attributes:
         path: Path of the file when it was written.
         bytes: Size of the file in bytes.
         blake2b: BLAKE2b-128 digest of the content, in hexadecimal.
-        broken: Start offsets of all lines that must become dead letters.
+        broken: Start offsets of all lines that must become dead letters, because they cannot be
+            converted to events.
     """
 
     path: str
@@ -218,11 +240,10 @@ class ApiEvent(_ExpectationModel):
 
 
 class DestroyedEvent(_ExpectationModel):
-    """An event that the delivery service wrote to Kafka and that was destroyed there.
+    """An event that a test destroyed in Kafka after the delivery service had written it there.
 
-    A test records such events, and then destroys them in Kafka before they are mirrored or
-    staged. The judge then checks that the bucket of the event does not have the grade `proved`
-    (verified to be complete).
+    The event is destroyed before the mirror or the ETL has read it. The judge then checks that the
+    bucket of the event does not have the grade `proved` (verified to be complete).
 
     Attributes:
         type: Event type.
@@ -230,7 +251,8 @@ class DestroyedEvent(_ExpectationModel):
         time_ms: Event time in Unix milliseconds.
         file_id: Id of the source file; None for an event of the HTTP API.
         generation: Generation of the source file (how often it was truncated).
-        position: Byte offset of the event's line in the source file.
+        position: Byte offset of the event's line in the source file; not compared for an event of
+            the HTTP API.
         written_ms: Time at which the service wrote the event to Kafka, in Unix milliseconds.
     """
 
@@ -246,8 +268,22 @@ class DestroyedEvent(_ExpectationModel):
 class Expectations(_ExpectationModel):
     """The input of the judge: where the buckets are, which files are sources, and their types.
 
-    The fields are the keys of the expectations file, which `read_expectations` reads. Unknown keys
+    The judge is the independent check that compares source files with closed buckets. The
+    attributes are the keys of its JSON input file, which `read_expectations` reads. Unknown keys
     are errors.
+
+    Attributes:
+        webhdfs: Address of WebHDFS, such as http://127.0.0.1:9870.
+        root: Path of the root folder of all buckets in HDFS.
+        user: HDFS user name.
+        files: Source files with their settings.
+        types: Declarations of the event types by name.
+        observed_ms: First and last time of delivery, in Unix milliseconds, inclusive.
+        api: Events that clients sent to the HTTP API.
+        destroyed: Events that may be missing, because a test destroyed them in Kafka.
+        grades: Grades that a bucket may have, by default only `proved` (verified to be complete).
+        written: Sizes and digests of the files as recorded by their writer; None if the files are
+            not compared with such records.
     """
 
     webhdfs: str = Field(description="address of WebHDFS, such as http://127.0.0.1:9870")
@@ -304,7 +340,10 @@ class Expectations(_ExpectationModel):
 
 
 def read_expectations(file: Path) -> Expectations:
-    """Read and validate an expectations file, the input of the judge.
+    """Read and validate an expectations file, the input of the verification.
+
+    The file states which source files exist, which events their lines must become, and where the
+    buckets are.
 
     Args:
         file: Path of the JSON file.

@@ -68,7 +68,9 @@ def file_id(descriptor: int) -> str:
 
 
 def line_digest(host_id: str, file: str, generation: int, offset: int, line: bytes) -> int:
-    """Return the 74-bit digest of a log line, which follows the timestamp in its event id.
+    """Return the 74-bit digest of a log line and its position, the second part of its event id.
+
+    The first part of an event id is the event time.
 
     Args:
         host_id: Id of the host on which the file is.
@@ -89,9 +91,10 @@ def line_digest(host_id: str, file: str, generation: int, offset: int, line: byt
 
 
 def client_event_digest(event_type: str, client_id: str) -> int:
-    """Return the 74-bit digest of an API event, which follows the timestamp in its event id.
+    """Return the 74-bit digest of an event of the HTTP API, the second part of its event id.
 
-    The digest is defined for events whose client assigned an id.
+    The first part of an event id is the event time. The function applies to events to which their
+    client assigned an id.
 
     Args:
         event_type: Name of the event type.

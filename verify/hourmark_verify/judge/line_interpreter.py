@@ -38,8 +38,8 @@ class ExpectedEvent:
         type: Event type, or the type of dead letters.
         time_ms: Event time in Unix milliseconds. None if the line has no time; the event then has
             the observation time of its byte range (when a delivery service first saw it).
-        host: Host of the event. None if the line names no host; the event then has the host of the
-            tailer.
+        host: Host of the event. None if the line names no host; the event then has the host name of
+            the tailer, which read the file.
         fields: Values by field name.
         detail: Text that the detail of a dead letter must contain; may be empty.
     """
@@ -59,15 +59,19 @@ class ExpectedEvent:
 
 
 class LineInterpreter:
-    """An independent parser of source lines for one revision of the event type declarations.
+    """A parser that determines which event or dead letter each source line must have become.
+
+    It is implemented independently of the delivery service, to verify its results. It applies one
+    revision of the event type declarations.
 
     Args:
-        expectations: Input of the judge, which contains the limits for event times and the version
-            of the parser to imitate.
+        expectations: Input of the verification, with the limits for event times and the version of
+            the delivery service's parser, whose results are expected.
         types: Type declarations of the revision, by type name.
 
     Attributes:
-        types: Event types by name, without values from the tailer's settings.
+        types: Event types by name, as declared, without the field values that the tailer's settings
+            define for some files.
     """
 
     def __init__(self, expectations: Expectations, types: Mapping[str, TypeExpectation]) -> None:

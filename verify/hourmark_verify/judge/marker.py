@@ -19,7 +19,7 @@ class _MarkerModel(BaseModel):
 
 
 class MarkerFile(_MarkerModel):
-    """One Avro file of a bucket, as listed in the bucket's marker.
+    """One Avro file of a bucket, as listed in the bucket's marker (the `_SUCCESS` file).
 
     Attributes:
         name: Name of the file in the bucket folder.
@@ -58,15 +58,17 @@ class PartitionOffset(_MarkerModel):
 
 
 class MarkerEvidence(_MarkerModel):
-    """The evidence that a bucket is complete, as recorded in its marker.
+    """The evidence that a bucket is complete, as recorded in its marker (the `_SUCCESS` file).
 
-    An audit record promises a number of events for one byte range of a file. The evidence compares
-    these promises with the events.
+    A delivery service writes an audit record for each byte range of a log file. The record states
+    how many events it acknowledged, which is called a promise. The evidence compares the promises
+    with the events in Kafka.
 
     Attributes:
-        method: How the promises were compared: `sums` (by counts and sums of ids), `join` (by the
-            ids of each byte range) or `empty` (nothing was promised).
-        cut_at_ms: Time of the cut (the offsets up to which records count), in Unix milliseconds.
+        method: How promises and events were compared: `sums` (by counts and sums of event ids),
+            `join` (by the event ids of each byte range) or `empty` (nothing was promised).
+        cut_at_ms: Time of the Kafka offsets up to which records were taken into account, in Unix
+            milliseconds.
         audit_records: Number of audit records that were compared.
         promised: Number of events that these audit records promise.
         audit_next: For each partition, the next offset of the audit topic to read.
@@ -84,14 +86,15 @@ class MarkerEvidence(_MarkerModel):
 class OriginHourCounts(_MarkerModel):
     """The counts of the events in a bucket whose event times are in the same hour.
 
-    A bucket contains events of its own hour and late events of earlier hours. Its marker has one
-    such object per hour.
+    A bucket contains events of its own hour and late events of earlier hours. Its marker (the
+    `_SUCCESS` file) has one such object per hour.
 
     Attributes:
         rows: Records read from Kafka, including duplicates.
-        events: Events after duplicates were removed.
-        promised: Events that audit records promise.
-        unaudited: Events that no audit record promises.
+        events: Events that remain after duplicates were removed.
+        promised: Events that are included in audit records, which a delivery service writes for
+            events that it acknowledged.
+        unaudited: Events that are included in no audit record.
     """
 
     rows: Count
@@ -175,14 +178,14 @@ class Marker(_MarkerModel):
 
 
 def has_valid_self_digest(written: bytes, software: str) -> bool:
-    """Return whether a marker is unchanged, according to the digest that it contains.
+    """Return whether a `_SUCCESS` file is unchanged, according to the digest that it contains.
 
     The digest is the last part of the field `software`. It is computed over the file with zeros
     instead of the digest. A `software` value of at most 40 characters contains no digest; the
     result is then True.
 
     Args:
-        written: Content of the marker file.
+        written: Content of the `_SUCCESS` file.
         software: Value of the field `software`.
     """
     if len(software) <= 40:

@@ -22,10 +22,11 @@ from hourmark_verify.judge.report import FindingKind
 
 @dataclasses.dataclass
 class BucketTotals:
-    """Totals over the events in the files of one bucket, to compare with the bucket's marker.
+    """Totals over all events in the files of one bucket, to compare with its `_SUCCESS` file.
 
     Attributes:
-        origins: Number of events by the label of the hour of their event time.
+        origins: Number of events by label of the bucket interval that contains their event time,
+            such as 2026-11-21T05.
         tails: Sum of the last 8 bytes of all event ids, read as unsigned big-endian integers.
     """
 
@@ -125,10 +126,11 @@ def find_contradictions(
 def find_chain_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, str]]:
     """Yield the buckets whose markers are inconsistent with the preceding bucket of the type.
 
-    A marker must refer to the digest of the preceding marker. Each bucket must start when the
-    preceding one ends, unless that one holds something: hours between back-filled buckets, of which
-    each holds something, are skipped if they hold nothing. The commit number of a ledger (the database of the ETL) must not decrease,
-    and a ledger must not be used again after another one.
+    A marker is the `_SUCCESS` file of a bucket. It must refer to the digest of the preceding
+    marker. Each bucket must start when the preceding one ends, unless that one holds something:
+    hours between back-filled buckets are skipped if they hold nothing. The commit number of a
+    ledger (the database of the ETL) must not decrease, and a ledger must not be used again after
+    another one.
 
     Args:
         buckets: All closed buckets of one type, sorted by time.
@@ -168,11 +170,11 @@ def _may_precede_skipped_hours(marker: Marker) -> bool:
 
 
 def find_offset_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, str]]:
-    """Yield the inconsistent Kafka offsets in the markers of a type.
+    """Yield the inconsistent Kafka offsets in the `_SUCCESS` files of a type.
 
     Offsets are inconsistent if their topic does not contain events of the type, or if they are
     lower than in the preceding bucket. A topic that was deleted and created again, and lower
-    offsets of the audit topic, are accepted only if the marker states that the bucket was closed
+    offsets of the audit topic, are accepted only if the file states that the bucket was closed
     without complete evidence (`evidence.waived` is not empty).
 
     Args:
@@ -221,11 +223,11 @@ def find_offset_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, s
 
 
 def find_balance_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, str]]:
-    """Yield the buckets of a type at which the counts in the markers do not add up.
+    """Yield the buckets of a type at which the counts in the `_SUCCESS` files do not add up.
 
-    The number of events must not exceed the number of Kafka records below the markers' offsets. If
-    all buckets have the grade `proved` (verified to be complete), the counts of each hour, summed
-    over all buckets, must meet two more conditions:
+    The number of events must not exceed the number of Kafka records below the offsets in these
+    files. If all buckets have the grade `proved` (verified to be complete), the counts of each
+    hour, summed over all buckets, must meet two more conditions:
 
     - `events` is at most `promised` (events that audit records list) plus `unaudited` (events that
       no audit record lists).
@@ -274,6 +276,8 @@ def find_destroyed_event_faults(
     destroyed: Sequence[DestroyedEvent], buckets: Sequence[StoredBucket]
 ) -> Iterator[tuple[FindingKind, str, str]]:
     """Yield the buckets and event types whose markers contradict a known loss of events.
+
+    A marker is the `_SUCCESS` file of a bucket.
 
     A test destroys events in Kafka on purpose. Two kinds of contradictions are reported:
 

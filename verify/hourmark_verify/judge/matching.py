@@ -78,9 +78,12 @@ _DETAIL_CHARS_MAX: Final = 500
 class EventMatcher:
     """A comparison of the events in buckets with the source lines and API records they derive from.
 
-    An API record is an event that a client sent to the HTTP API, as the client recorded it. Call
-    `match_event` once for each event, then `mark_destroyed` for each destroyed event, then
-    `finish`. Discrepancies are added to `report`. Not thread-safe.
+    An API record is an event that a client sent to the HTTP API, as the client recorded it.
+    Discrepancies are added to `report`. Not thread-safe. Call the methods in this order:
+
+    1. `match_event` once for each event in the buckets
+    2. `mark_destroyed` once for each event that a test destroyed on purpose
+    3. `finish` once
 
     Attributes:
         expectations: Event types, API records and settings of the verification.
@@ -139,7 +142,8 @@ class EventMatcher:
         Mismatches are added to the report as findings; no error is raised for them.
 
         Args:
-            event_type: Event type of the bucket, or the type of dead letters.
+            event_type: Event type of the bucket, or the type of dead letters (lines that could not
+                be parsed).
             path: Path of the bucket file that contains the event.
             event: The decoded event, by field name.
             interpreters: Result of `interpreters_for`. The event is correct if at least one of

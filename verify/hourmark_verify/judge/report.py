@@ -12,14 +12,16 @@ STORED_FINDINGS_MAX: Final = 20  # of each kind, with details; all findings are 
 class FindingKind(enum.StrEnum):
     """The kinds of findings that a verification can report.
 
+    A dead letter is the record of a line that cannot be converted to an event. A marker is the
+    `_SUCCESS` file of a bucket.
+
     Attributes:
         LOST: A terminated, non-blank source line without an event or a dead letter.
         DOUBLED: A second event with the same source line or the same id.
         ALTERED: An event that differs from what its source line must become.
         UNEXPECTED: An event without a source line, such as an event of an unlisted file.
         MISPLACED: An event in the bucket of another time interval.
-        MANIFEST: A marker (`_SUCCESS` file) that contradicts its bucket, itself or an earlier
-            marker.
+        MANIFEST: A marker that contradicts its bucket, itself or an earlier marker.
         UNLISTED: A file or folder that no marker lists.
         CHANGED: A bucket that was modified after it was closed.
         FALSE_PROOF: A bucket with the grade `proved` (verified to be complete) that lacks an event

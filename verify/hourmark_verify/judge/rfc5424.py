@@ -22,7 +22,7 @@ _EPOCH: Final = dt.datetime(1970, 1, 1)
 
 
 class Rfc5424Parts(NamedTuple):
-    """The parts of an RFC 5424 line that the judge needs.
+    """The parts of an RFC 5424 line from which events are derived.
 
     Attributes:
         time: TIMESTAMP as text, not validated; "-" if the line has none.

@@ -31,7 +31,7 @@ class RecordStartMatcher:
     Args:
         record_start: Regular expression that is searched in the line.
         flushed: Byte offsets at which a record starts even if the line does not match, because the
-            tailer had already sent the lines before the offset.
+            lines before the offset had already been sent to the delivery service.
     """
 
     def __init__(self, record_start: str, flushed: list[int]) -> None:
@@ -226,7 +226,7 @@ class SourceFile:
         return self._types[self._type_codes[index]]
 
     def matches_path(self, path: str) -> bool:
-        """Return whether the tailer may have read this file under a given path.
+        """Return whether this file may have had a given path when its lines were delivered.
 
         Args:
             path: Path of the source file as recorded in an event.

@@ -88,8 +88,9 @@ class FieldEncoder(Protocol):
 
     Attributes:
         name: Name of the field.
-        encode: Function that encodes a JSON value as Avro.
-        encode_text: Function that encodes a text value as Avro.
+        encode: Function that appends the Avro encoding of a JSON value to a bytearray. It raises
+            `Mismatch` if the value does not match the type of the field.
+        encode_text: Function that does the same for a text value, given as bytes.
         default: Encoded default value, or None if the field has no default.
         absent: Encoding of a missing text value: the default, or null if the type allows it. None
             if the value is required.
@@ -148,10 +149,11 @@ class DatumEncoder:
 
         Args:
             values: Values by key: texts as bytes, or JSON values.
-            header: Values of the fields that the syslog header fills, or None if the line has no
-                header. With a header, these fields are not taken from `values`.
+            header: Result of `header_values`: values of the fields that the syslog header fills.
+                These fields are then not taken from `values`. None if the line has no header.
             nulls: Whether a missing field without a default is encoded as null if its type allows
-                it.
+                it. If False, only fields that the syslog header fills are, and any other missing
+                field without a default causes `Rejected`.
 
         Returns:
             The encoded fields, without the envelope (the fields that all types share).

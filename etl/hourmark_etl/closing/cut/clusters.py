@@ -29,10 +29,11 @@ _LOG = logging.getLogger(__name__)
 
 
 class KafkaSiteClusters:
-    """The Kafka clusters whose state decides whether an hour is complete.
+    """Queries of the Kafka clusters whose state decides whether an hourly bucket is complete.
 
     They are the edge cluster of each site, the mirrors that copy them, and the central cluster. The
-    closer queries them to determine which records must be staged before an hour closes.
+    closer (the process that closes buckets) queries them to determine which records must be staged,
+    that is, copied from Kafka to storage, before a bucket is closed.
 
     Args:
         edges: The edge cluster of each site.
@@ -93,8 +94,8 @@ class KafkaSiteClusters:
         """Check all sites for records that may have been lost before they were mirrored and staged.
 
         The topics of the given types and the control topics (audit records and host reports) are
-        checked. Call `gaps` for the result. The mirrors' positions are stored in the ledger for the
-        next check.
+        checked. Call `gaps` for the result. The mirrors' positions are stored in the ledger (the
+        ETL's state database) for the next check.
 
         Args:
             types: Event types to check.

@@ -58,7 +58,7 @@ _BATCHES: Final = 3
 
 
 class SiteClusters(Protocol):
-    """Queries of the Kafka clusters of all sites, which decide whether an hour is complete.
+    """Queries of the Kafka clusters of all sites, to decide whether an hourly bucket is complete.
 
     A site has an edge cluster, and a mirror copies its topics to the central cluster. Topics are
     named as at the edge. An offset is always the next one to read. `KafkaSiteClusters` is the
@@ -131,8 +131,9 @@ class SiteClusters(Protocol):
     def central_ends(self, topics: Collection[str]) -> Mapping[Partition, int]:
         """Return the high watermarks of topics on the central cluster, for all sites.
 
-        If the log of an audit topic ends below the position that was staged, the difference is
-        recorded in the ledger as a gap.
+        If the log of an audit topic ends below the position that was staged (copied to storage),
+        the missing offsets are recorded in the ledger (the ETL's state database) as a gap, which
+        keeps hours open.
 
         Args:
             topics: Topic names at the edge.
@@ -185,14 +186,15 @@ class StagingProgress(Protocol):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClosingCut:
-    """A set of offsets up to which records count, and the hours that may close with these records.
+    """A set of Kafka offsets up to which records count, and the hourly buckets that may be closed.
 
     Attributes:
         taken_at_ms: When the cut was started, in Unix milliseconds.
-        watermarks_ms: By event type: hours that end at or before this time (Unix milliseconds) may
-            close.
+        watermarks_ms: By event type, the time in Unix milliseconds up to which hours may be closed:
+            each hour that ends at or before this time.
         audit_next: For each site, the audit offset below which audit records count.
-        waived: By event type, the latest reports of the sources that its hours close without.
+        waived: By event type, the latest reports of log sources that have not caught up, but are no
+            longer waited for because the deadline has passed.
         unverified: By event type, readable descriptions of checks that an operator's override
             skipped.
     """
@@ -204,10 +206,13 @@ class ClosingCut:
     unverified: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     def without_types(self, types: Collection[str]) -> ClosingCut:
-        """Return a copy of the cut that does not allow hours of the given types to close.
+        """Return a copy of the cut that does not allow buckets of the given types to be closed.
 
         Args:
             types: Event types to remove. Types that are not in the cut are ignored.
+
+        Returns:
+            A new cut; this one is not changed.
         """
         return dataclasses.replace(
             self, watermarks_ms={t: h for t, h in self.watermarks_ms.items() if t not in types}
@@ -218,7 +223,7 @@ What = tuple[str, ...]
 
 
 class Waiting(NamedTuple):
-    """The reasons why no hour can be closed at present.
+    """The reasons why no hourly bucket can be closed at present.
 
     Attributes:
         phase: The step of closing that is not finished.
@@ -233,12 +238,12 @@ class Waiting(NamedTuple):
 
 
 class CutTaker:
-    """Determines which hours are complete by taking one cut after another.
+    """Determines which hourly buckets are complete, by taking one cut after another.
 
-    A cut is a set of end offsets of all topics. Once all records below them are mirrored and
-    staged, the hours that every source had finished by then may close. The caller calls `poll`
-    repeatedly; each call advances the current cut as far as possible without blocking. An instance
-    is not thread-safe.
+    A cut is a set of end offsets of all topics. Once all records below them are mirrored and staged
+    (copied to storage), the buckets of all hours that every log source had finished by then may be
+    closed. The caller calls `poll` repeatedly; each call advances the current cut as far as
+    possible without blocking. An instance is not thread-safe.
 
     Args:
         sites: Queries of the Kafka clusters of all sites.
@@ -279,7 +284,10 @@ class CutTaker:
         self._restart()
 
     def poll(self, frontiers: Collection[Frontier]) -> ClosingCut | Waiting:
-        """Advance the current cut (a set of offsets up to which records count) as far as possible.
+        """Advance the current cut as far as possible without blocking.
+
+        A cut is a set of end offsets. Once all records below them are staged (copied to storage),
+        hours that were complete by then may be closed. Call the method repeatedly.
 
         Args:
             frontiers: The next hour to close of each event type that may take part.
@@ -564,6 +572,8 @@ def describe_not_staged(
     behind: Mapping[Partition, int], ends: Mapping[Partition, int]
 ) -> list[str]:
     """Return one readable line for each partition that is not staged up to the required offset.
+
+    Staging copies records of the central Kafka cluster to files on storage.
 
     Args:
         behind: Next offset to stage by partition, from `StagingProgress.find_unstaged_partitions`.

@@ -52,7 +52,8 @@ class EdgeSite:
         lease: The closer's lease.
         clock: Clock for the time at which checks are recorded.
         site: Site id under which the offsets of its audit records are stored.
-        gaps: By topic name at the edge, why records may be lost, as found by `check`.
+        gaps: By topic name at the edge, the readable reason why records may be lost, as found by
+            the last `check`; empty if no loss is known.
     """
 
     edge: SiteCluster
@@ -78,7 +79,7 @@ class EdgeSite:
 
         The topics of the given types and the control topics (audit records and host reports) are
         checked. The result is stored in `gaps`; entries of other topics are kept. The mirror's
-        positions are stored in the ledger for the next check.
+        positions are stored in the ledger (the ETL's state database) for the next check.
 
         Args:
             types: Event types to check.
@@ -90,7 +91,8 @@ class EdgeSite:
         topics = [events_topic(t) for t in sorted(types)]
         infos = require_topics(self.edge, CONTROL) | self.edge.topics(topics)
         found = {
-            t: f"{t} does not exist at the edge; what it held may not have been mirrored"
+            t: f"{t} does not exist at the edge; what it held may not have been mirrored; "
+            "`hourmark types apply` creates it"
             for t in topics
             if t not in infos
         }
@@ -118,7 +120,7 @@ class EdgeSite:
     def find_acceptable_gaps(
         self, topics: Collection[str]
     ) -> tuple[list[OffsetGap], list[EdgeCheck]]:
-        """Return the gaps (records that may be lost) of this site that an override may accept.
+        """Return this site's gaps (possibly lost records) that an operator's override may accept.
 
         A gap is left out while the mirror's position lies past the end of the topic, because that
         position belongs to a deleted topic of the same name.

@@ -32,10 +32,10 @@ _NO_DEADLINE: Final = 0  # an override waives immediately
 def select_overridden_frontiers(
     frontiers: Iterable[Frontier], overrides: Mapping[str, Override]
 ) -> list[Frontier]:
-    """Select the event types whose next hour an operator has ordered to close.
+    """Select the event types whose next hourly bucket an operator has ordered to be closed.
 
-    An override is an operator's instruction to close an hour despite missing data. Overrides for
-    other hours are ignored.
+    Such an order, the override, closes a bucket although data is missing. Overrides for other hours
+    are ignored.
 
     Args:
         frontiers: The next hour to close of each event type.
@@ -58,11 +58,11 @@ def take_forced_cut(
     audits: Mapping[str, str],
     clock: Clock,
 ) -> ClosingCut:
-    """Create the cut for hours that an operator forces to close.
+    """Create the cut for hourly buckets that are closed by an operator's override.
 
-    A cut is a set of offsets up to which records count. This one is created without waiting for
-    missing sources or records. If a cluster does not answer, no exception is raised, and the checks
-    that need it are listed in `unverified`.
+    A cut is a set of offsets up to which records count. An override closes a bucket although data
+    is missing, so this cut is created without waiting for missing sources or records. If a cluster
+    does not answer, no exception is raised, and the checks that need it are listed in `unverified`.
 
     Args:
         frontiers: The next hour to close of each type; each has an override.
@@ -72,8 +72,8 @@ def take_forced_cut(
         clock: The closer's clock.
 
     Returns:
-        A cut that allows exactly these hours to close. Its `unverified` lists, by event type, all
-        checks that failed or were not possible.
+        A cut that allows exactly these buckets to be closed. Its `unverified` lists, by event type,
+        all checks that failed or were not possible.
     """
     now_ms = clock.now_ms()
     reports = LatestReports(progress.reporters())
@@ -115,10 +115,10 @@ def take_forced_cut(
 
 
 def list_accepted_topics(types: Collection[str], *, all_overridden: bool) -> set[str]:
-    """List the topics whose lost records are accepted when an operator forces hours to close.
+    """List the topics whose lost records are accepted when overrides close hourly buckets.
 
     Args:
-        types: Event types that are forced to close an hour.
+        types: Event types for which an operator has ordered a bucket to be closed (an override).
         all_overridden: Whether these are all event types. Only then are the control topics (audit
             records and host reports) included, because all types depend on them.
 

@@ -68,9 +68,10 @@ class LatestReports:
             self._by_source.setdefault(r.source, []).append(r)
 
     def awaited_reporters(self, frontier: Frontier) -> Iterator[list[ReportedSource]]:
-        """Return the reports of all log sources that an hour of an event type waits for.
+        """Return the reports of all log sources that must catch up before a bucket is closed.
 
-        Hosts that signed off or were waived are left out.
+        Hosts that signed off are left out, and so are hosts without which earlier buckets were
+        closed (waived).
 
         Args:
             frontier: The next hour to close of an event type.
@@ -82,7 +83,7 @@ class LatestReports:
         return (self._by_source[source] for source in sorted(self.live_sources(frontier)))
 
     def live_sources(self, frontier: Frontier) -> frozenset[str]:
-        """Return the log sources that an hour of an event type waits for.
+        """Return the names of the log sources that must catch up before a bucket is closed.
 
         Args:
             frontier: The next hour to close of the event type.
@@ -130,10 +131,11 @@ def _is_live(r: ReportedSource, heard_ms: int) -> bool:
 def readiness(
     frontier: Frontier, reports: LatestReports, now_ms: int, deadline_ms: int
 ) -> Readiness:
-    """Compute the time up to which an event type's hours are complete, given the latest reports.
+    """Compute up to which time the events of a type are delivered, given the latest host reports.
 
-    Sources that have not delivered everything up to the end of the next hour delay it. Once the
-    deadline has passed, the hour closes without them, and they are listed as waived.
+    A log source that has not delivered everything up to the end of the next hour delays the bucket
+    of this hour. Once the deadline has passed, the bucket is closed without waiting for such
+    sources, and they are listed as waived.
 
     Args:
         frontier: The next hour to close of the type.
@@ -169,7 +171,8 @@ def are_still_behind(
 ) -> bool:
     """Return whether all waived sources have still not delivered everything up to the hour's end.
 
-    A waived source is one that the hour is about to close without.
+    A waived source is one for which the bucket of the hour no longer waits, because its deadline
+    has passed.
 
     Args:
         frontier: The next hour to close of the type that waived the sources.
@@ -193,8 +196,8 @@ def find_silent_sources(
     """Return the waived sources that later hours no longer need to wait for.
 
     These are sources that have not reported for a minute while other sources did. A waived source
-    (one that an hour was closed without) that still reports delays each later hour again, until
-    that hour's deadline.
+    (one without which a bucket was closed) that still reports delays each later bucket again, until
+    the bucket's deadline.
 
     Args:
         waived: Sources that an hour was closed without.
@@ -209,6 +212,9 @@ def find_silent_sources(
 
 def describe_missing_service(reports: LatestReports) -> str | None:
     """Return a readable message if no delivery service is running according to its reports.
+
+    Args:
+        reports: The latest reports of all sources, including those of delivery services.
 
     Returns:
         The message, or None if at least one delivery service has reported and not signed off.

@@ -57,11 +57,13 @@ class ReparsedRange(NamedTuple):
 class LateRowsCheck(NamedTuple):
     """The result of checking the late rows of one hourly bucket.
 
-    Late rows are rows of the bucket whose events belong to earlier hours, which are closed.
+    Late rows are events that arrived after the bucket of their own hour was closed, and are
+    therefore assigned to this bucket.
 
     Attributes:
-        second_readings: Byte ranges with late rows that no closed bucket contains, although an
-            earlier bucket was proved to contain the whole range.
+        second_readings: Byte ranges that must have been parsed twice with different results: a
+            closed bucket was proved to contain the whole range, but does not contain these late
+            rows.
         unknown: Readable reasons why some rows could not be checked.
     """
 
@@ -70,9 +72,9 @@ class LateRowsCheck(NamedTuple):
 
 
 class LateRowsItem(NamedTuple):
-    """The input of a task that searches closed buckets for late rows.
+    """The input of a task that determines which late rows are duplicates of rows in closed buckets.
 
-    Late rows are staged rows of earlier hours, whose buckets are closed.
+    Late rows are events that arrived after the bucket of their own hour was closed.
 
     Attributes:
         rows: The late rows of one or more new buckets.
@@ -86,13 +88,14 @@ class LateRowsItem(NamedTuple):
 class UnmatchedRows(NamedTuple):
     """The late rows of one task that closed buckets do not contain, counted by byte range.
 
-    Late rows are rows of earlier hours, whose buckets are closed.
+    Late rows are events that arrived after the bucket of their own hour was closed.
 
     Attributes:
-        found: Columns `frontier_index` (the index of the bucket that the rows are staged for),
+        found: Columns `frontier_index` (the index of the bucket that the rows are assigned to),
             `hour` (Unix seconds), `range_id` and `rows`, the number of distinct event ids that no
             closed bucket contains.
-        unknown: By bucket index, the readable reason why rows could not be checked.
+        unknown: By bucket index, the readable reason why rows could not be checked; empty if all
+            were checked.
     """
 
     found: pa.Table
@@ -109,9 +112,9 @@ def check_late_rows(
 ) -> dict[int, LateRowsCheck]:
     """Check that late rows are duplicates of rows in closed buckets.
 
-    A late row is staged for a new bucket but belongs to an earlier hour, whose bucket is closed. If
-    no closed bucket contains a late row of a range that was already proved complete, the byte range
-    was parsed twice with different results.
+    A late row is an event that is assigned to a new bucket but belongs to an earlier hour, whose
+    bucket is closed. If no closed bucket contains a late row of a range that was already proved
+    complete, the byte range was parsed twice with different results.
 
     Args:
         runner: Runs the lookups.
@@ -165,13 +168,16 @@ def check_late_rows(
 
 
 def find_unmatched_rows(item: LateRowsItem, storage: Storage, ranges: pa.Table) -> UnmatchedRows:
-    """Count the rows of some byte ranges whose event ids no closed bucket contains.
+    """Count the late rows of some byte ranges whose event ids no closed bucket contains.
+
+    Late rows are events that arrived after the bucket of their own hour was closed.
 
     Args:
         item: The rows and the closed buckets to search.
         storage: Storage with staged files and closed buckets.
         ranges: The byte ranges whose rows are searched for, with columns `frontier_index` (the
-            index of the bucket that the rows are staged for), `hour` (Unix seconds) and `range_id`.
+            index of the bucket that the rows are assigned to), `hour` (Unix seconds) and
+            `range_id`.
 
     Returns:
         The counts by byte range. A bucket that cannot be read is reported in `unknown`.

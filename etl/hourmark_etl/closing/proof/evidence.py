@@ -45,8 +45,9 @@ _LOG = logging.getLogger(__name__)
 class StagedRowsItem(NamedTuple):
     """The input of a proof task that reads the staged rows of one or more hours.
 
-    Several hourly buckets are proved complete at once. Each is identified by its bucket index, a
-    number that starts at 0.
+    Staged rows are events that were copied from Kafka. They are compared with audit records, which
+    state how many events a byte range of a log file contains. Several hourly buckets are proved
+    complete at once. Each is identified by its bucket index, a number that starts at 0.
 
     Attributes:
         unit: The rows to read: all rows of several small buckets, or an id range of a large one.
@@ -63,6 +64,9 @@ class StagedRowsItem(NamedTuple):
 
 class AuditPath(NamedTuple):
     """The path of a staged file of audit records, and the site that they come from.
+
+    An audit record states how many events a byte range of a log file contains for each event type
+    and hour.
 
     Attributes:
         path: Path relative to the storage root.
@@ -90,8 +94,9 @@ class AuditFilesItem(NamedTuple):
 class RangeEvidence(NamedTuple):
     """The result of one proof task: staged rows and audit records, aggregated by byte range.
 
-    An audit record promises the events of a byte range of a log file: it states how many events the
-    range contains for each event type and hour. Both tables may be empty.
+    Staged rows are events that were copied from Kafka. An audit record promises the events of a
+    byte range of a log file: it states how many events the range contains for each event type and
+    hour. Both tables may be empty.
 
     Attributes:
         row_counts: Number of staged rows and sums of their ids and value hashes for each bucket,
@@ -113,12 +118,12 @@ class PromiseFilter(NamedTuple):
     can be pickled.
 
     Attributes:
-        frontiers: For each bucket a tuple of its index (a number that identifies it), event type,
-            hour (Unix seconds), and audit offsets. Promises for earlier hours count only at or past
-            these offsets, because earlier buckets have accounted for those below. None: promises
-            for earlier hours do not count.
-        below: Offset (exclusive) of each site's audit topic up to which audit records count; None
-            for no limit.
+        frontiers: One tuple per bucket: its index, which identifies it in results; its event type;
+            its hour (Unix seconds); and for each site the audit offset from which on promises for
+            earlier hours count. Promises below that offset were checked with earlier buckets. If it
+            is None, promises for earlier hours do not count.
+        below: For each site, the offset (exclusive) in its audit topic up to which audit records
+            count; None for no limit.
     """
 
     frontiers: tuple[
@@ -132,6 +137,9 @@ class PromiseFilter(NamedTuple):
     ) -> PromiseFilter:
         """Create the filter for several buckets that are proved complete together.
 
+        A promise is the part of an audit record that states how many events a byte range contains
+        for one type and hour.
+
         Args:
             frontiers: The event type and hour of each bucket, by bucket index (a number that
                 identifies the bucket in the returned tables).
@@ -139,8 +147,8 @@ class PromiseFilter(NamedTuple):
                 count.
 
         Returns:
-            A filter that also selects promises for earlier hours that no earlier bucket has
-            accounted for.
+            A filter that also selects promises for earlier hours that arrived too late to be
+            checked with earlier buckets.
         """
         return cls(
             tuple(
@@ -151,6 +159,9 @@ class PromiseFilter(NamedTuple):
 
     def select_counting(self, rows: pa.Table, site: str) -> pa.Table:
         """Return the promises in a file of audit records that count for any of the buckets.
+
+        A promise states how many events a byte range of a log file contains for one event type and
+        hour.
 
         Args:
             rows: Rows of a staged file of audit records, one per promise.
@@ -172,9 +183,11 @@ class PromiseFilter(NamedTuple):
         return known.filter(pa.array(counts)).select(PROMISED.names)
 
     def select_settled(self, rows: pa.Table, site: str) -> pa.Table:
-        """Return the promises in a file of audit records that earlier buckets have accounted for.
+        """Return the promises in a file of audit records that were checked with earlier buckets.
 
-        These promises have an offset below the bucket's audit offset in `frontiers`.
+        A promise is the part of an audit record that states how many events a byte range contains
+        for one type and hour. It was checked earlier if its offset is below the bucket's audit
+        offset in `frontiers`.
 
         Args:
             rows: Rows of a staged file of audit records, one per promise.
@@ -210,8 +223,9 @@ def plan_row_items(
 ) -> list[StagedRowsItem]:
     """Split the staged rows of several hours into proof tasks of limited size.
 
-    Each task also reads the unaudited rows (rows without an audit record) of earlier buckets,
-    because a later audit record may promise them.
+    Staged rows are events that were copied from Kafka. An audit record promises the events of a
+    byte range of a log file. Each task also reads the unaudited rows (rows without an audit record)
+    of earlier buckets, because a later audit record may promise them.
 
     Args:
         groups: The hours to prove, keyed by a number that identifies each hour in this call. The
@@ -253,8 +267,9 @@ def plan_row_items(
 def plan_promise_items(groups: Iterable[AuditGroup]) -> list[AuditFilesItem]:
     """Plan the tasks that read the audit records of some groups.
 
-    A group consists of the audit records for one event type and hour in one file. Each file is read
-    only once, even if several groups are in it.
+    An audit record states how many events a byte range of a log file contains for each event type
+    and hour. A group consists of the audit records for one event type and hour in one file. Each
+    file is read only once, even if several groups are in it.
 
     Args:
         groups: The groups to read.
@@ -267,6 +282,9 @@ def plan_promise_items(groups: Iterable[AuditGroup]) -> list[AuditFilesItem]:
 
 def plan_file_items(files: Collection[AuditPath]) -> list[AuditFilesItem]:
     """Plan the tasks that read some staged files of audit records.
+
+    An audit record states how many events a byte range of a log file contains for each event type
+    and hour.
 
     Args:
         files: The files to read.
@@ -343,7 +361,9 @@ def read_item_by_part(
 def read_new_unaudited(item: StagedRowsItem, storage: Storage, ranges: pa.Table) -> pa.Table:
     """Return the staged rows of some byte ranges that have no audit record.
 
-    Rows that an earlier bucket has already stored as rows without an audit record are left out.
+    An audit record states how many events a byte range of a log file contains for each event type
+    and hour. Rows that an earlier bucket has already stored as rows without an audit record are
+    left out.
 
     Args:
         item: The task whose rows to read.
@@ -365,7 +385,7 @@ def read_new_unaudited(item: StagedRowsItem, storage: Storage, ranges: pa.Table)
 def read_settled_promises(
     item: AuditFilesItem, storage: Storage, windows: PromiseFilter, ranges: pa.Table
 ) -> pa.Table:
-    """Return the promises of some byte ranges that earlier buckets have accounted for.
+    """Return the promises of some byte ranges that were checked with earlier buckets.
 
     A promise is the part of an audit record that states how many events a byte range of a log file
     contains for one event type and hour.
@@ -373,7 +393,8 @@ def read_settled_promises(
     Args:
         item: The files of audit records to read.
         storage: Storage with the staged files.
-        windows: Contains the audit offsets below which earlier buckets have accounted for promises.
+        windows: Contains, for each bucket, the audit offsets below which promises were checked
+            earlier.
         ranges: The byte ranges, columns `frontier_index` (the index of a bucket in `windows`),
             `hour` (Unix seconds) and `range_id`.
 
@@ -401,16 +422,19 @@ def read_matching_promises(
 ) -> pa.Table:
     """Return the rows of audit files for an event type, some byte ranges and a span of offsets.
 
+    An audit file contains audit records, one row for each event type and hour of a record. A row
+    states how many events a byte range of a log file contains.
+
     Args:
         item: The files to read.
         storage: The storage.
         event_type: The event type.
-        ranges: The byte ranges, columns `hour` and `range_id`.
+        ranges: The byte ranges, columns `hour` (Unix seconds) and `range_id`.
         from_offsets: First offset to return, for the audit topic of each site.
         below_offsets: End of the span (exclusive), for the audit topic of each site.
 
     Returns:
-        The matching rows, with all columns of the files.
+        The matching rows, with all columns of the files; no rows if nothing matches.
 
     Raises:
         Unreadable: A staged file is missing or damaged and must be staged again first.
@@ -450,7 +474,8 @@ def read_promises(storage: Storage, path: str) -> pa.Table:
 def read_item_rows(item: StagedRowsItem, storage: Storage) -> pa.Table:
     """Read the staged rows of a proof task, and its unaudited rows of earlier buckets.
 
-    Unaudited rows are rows that had no audit record when the content of their bucket was fixed.
+    Staged rows are events that were copied from Kafka. Unaudited rows are rows that no audit record
+    described when the content of their bucket was fixed.
 
     Args:
         item: The task whose rows to read.
@@ -477,15 +502,17 @@ def read_item_rows(item: StagedRowsItem, storage: Storage) -> pa.Table:
 def read_unaudited(storage: Storage, path: str) -> pa.Table:
     """Return the stored rows of a bucket that had no audit record when its content was fixed.
 
-    If the file is missing or damaged, the function logs a warning and returns an empty table. This
-    is safe, because the rows are only needed to prove that a later hour is complete.
+    An audit record states how many events a byte range of a log file contains. If the file is
+    missing or damaged, the function logs a warning and returns an empty table. This is safe,
+    because the rows are only needed to prove that a later hour is complete.
 
     Args:
         storage: The storage.
         path: Path of the file, relative to the storage root.
 
     Returns:
-        Columns `hour`, `event_id`, `range_id` and `value_hash`.
+        Columns `hour` (Unix seconds), `event_id`, `range_id` and `value_hash`; no rows if the file
+        is missing or damaged.
 
     Raises:
         StorageError: Storage is unavailable, so the file may exist.

@@ -104,8 +104,9 @@ class RangeCounts:
     """The result of comparing audit records with staged rows, for some byte ranges of log files.
 
     An audit record promises the events that a delivery service acknowledged from a byte range. A
-    promise is met if all of these events are staged. Several hourly buckets are compared at once;
-    each has an index, which starts at 0. `merge_counts` adds up the results of disjoint ranges.
+    promise is met if all of these events are staged (copied from Kafka to storage). Several hourly
+    buckets are compared at once; each has an index, which starts at 0. `merge_counts` adds up the
+    results of disjoint ranges.
 
     Attributes:
         records: Number of byte ranges with a promise, by bucket index and promised hour (Unix
@@ -131,10 +132,12 @@ class RangeCounts:
 def distinct_rows(rows: pa.Table) -> pa.Table:
     """Remove duplicate event ids within each byte range of a log file.
 
+    A row is an event that was copied from Kafka. The same event may have been copied several times.
+
     Args:
-        rows: Staged rows with columns `frontier_index` (a number that identifies the bucket),
-            `hour`, `range_id`, `event_id`, `value_hash` and `earlier`, which is true for rows of
-            earlier buckets that had no audit record.
+        rows: Rows with columns `frontier_index` (a number that identifies the bucket), `hour` (Unix
+            seconds), `range_id`, `event_id`, `value_hash` and `earlier`, which is true for rows of
+            earlier buckets that no audit record described.
 
     Returns:
         Columns `frontier_index`, `hour`, `range_id`, `event_id` and `earlier`. An id is `earlier`
@@ -151,10 +154,12 @@ def distinct_rows(rows: pa.Table) -> pa.Table:
 def distinct_pairs(rows: pa.Table) -> pa.Table:
     """Remove duplicate pairs of event id and value hash within each byte range of a log file.
 
+    A row is an event that was copied from Kafka. The same event may have been copied several times.
+
     Args:
-        rows: Staged rows with columns `frontier_index` (a number that identifies the bucket),
-            `hour`, `range_id`, `event_id`, `value_hash` and `earlier`, which is true for rows of
-            earlier buckets that had no audit record.
+        rows: Rows with columns `frontier_index` (a number that identifies the bucket), `hour` (Unix
+            seconds), `range_id`, `event_id`, `value_hash` and `earlier`, which is true for rows of
+            earlier buckets that no audit record described.
 
     Returns:
         The same columns. `earlier` is true if it is true for any row with the same event id.
@@ -167,10 +172,12 @@ def distinct_pairs(rows: pa.Table) -> pa.Table:
 def count_rows_by_range(rows: pa.Table) -> pa.Table:
     """Count the distinct rows of each byte range and add up their ids and value hashes.
 
+    A row is an event that was copied from Kafka. The same event may have been copied several times.
+
     Args:
-        rows: Staged rows with columns `frontier_index` (a number that identifies the bucket),
-            `hour`, `range_id`, `event_id`, `value_hash` and `earlier`, which is true for rows of
-            earlier buckets that had no audit record.
+        rows: Rows with columns `frontier_index` (a number that identifies the bucket), `hour` (Unix
+            seconds), `range_id`, `event_id`, `value_hash` and `earlier`, which is true for rows of
+            earlier buckets that no audit record described.
 
     Returns:
         One row per byte range: `frontier_index`, `hour`, `range_id`; `fresh`, the number of ids
@@ -206,9 +213,10 @@ def compare_ranges(
 ) -> RangeCounts:
     """Compare the promises of audit records with the staged rows of the same byte ranges.
 
-    A promise states how many events a byte range contains for one type and hour. It is met if
-    number and sum of the event ids match and, if both sides have them, the checksums of the values.
-    Several buckets are compared at once, each with an index. The function performs no I/O.
+    Staged rows are events that were copied from Kafka. A promise states how many events a byte
+    range contains for one type and hour. It is met if number and sum of the event ids match and, if
+    both sides have them, the checksums of the values. Several buckets are compared at once, each
+    with an index. The function performs no I/O.
 
     Args:
         held_parts: Counts of staged rows, as `count_rows_by_range` returns them. Counts of a range

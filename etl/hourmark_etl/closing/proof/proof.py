@@ -127,10 +127,10 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """The result of checking an hour of an event type against its audit records.
+    """The result of checking an hourly bucket of an event type against the audit records.
 
     A promise is the part of an audit record that states how many events a byte range of a log file
-    contains for one event type and hour. The hour is proved complete if `findings` is empty.
+    contains for one event type and hour. The bucket is proved complete if `findings` is empty.
 
     Attributes:
         method: `empty` if there are no promises and no rows, `sums` if only totals were compared,
@@ -141,7 +141,7 @@ class Proof:
         checked: Number of promised events whose values a checksum verified.
         findings: Readable descriptions of promises that the staged rows do not meet.
         lacks: The byte ranges of the unmet promises.
-        books: Numbers of promised and of unaudited events by hour of event time.
+        books: Numbers of promised events and of events without a promise, by hour of event time.
         unaudited_file: File with the rows that have no promise; None if there are no such rows.
         listed: Totals of all staged rows that were compared.
         second_readings: Byte ranges that were parsed twice with different results.
@@ -164,13 +164,14 @@ class Proof:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Prover:
-    """Proves that the staged rows of hours contain every event that audit records promise.
+    """Proves that no event is missing from hourly buckets, by comparison with audit records.
 
     An audit record states how many events a byte range of a log file contains for each type and
-    hour. Missing events are not an error; they are findings of the proof.
+    hour. Its events must all be among the staged rows (events read from Kafka) of the bucket.
+    Missing events raise no error; they are findings of the proof.
 
     Attributes:
-        runner: Runs tasks.
+        runner: Runs tasks, in this process or on Spark.
         storage: The storage.
         database: Database of the ledger.
         unit_bytes_max: Maximum size of a task, in bytes of encoded events.
@@ -185,18 +186,20 @@ class Prover:
     ranges_here_max: int = _RANGES_HERE_MAX
 
     def prove(self, frontiers: Sequence[Frontier], cut_offsets: AuditOffsets) -> list[Proof]:
-        """Check the given hours against the audit records that promise their events.
+        """Check that no event is missing from hourly buckets, by comparison with audit records.
 
-        An hour whose totals match is proved without reading its rows. The other hours are compared
-        range by range. Rows without an audit record are stored in a file, because a later audit
-        record may promise them.
+        An audit record states how many events a byte range of a log file contains for each type and
+        hour. A bucket whose totals match is proved without reading its rows. The other buckets are
+        compared range by range. Rows without an audit record are stored in a file, because a later
+        audit record may promise them.
 
         Args:
-            frontiers: The hours, one per event type. Their rows are already fixed in the ledger.
+            frontiers: The hours of the buckets, one per event type. Staged rows (events that were
+                copied from Kafka) are already assigned to the buckets.
             cut_offsets: Audit records below these offsets count.
 
         Returns:
-            One proof per hour, in the order of `frontiers`.
+            One proof per bucket, in the order of `frontiers`.
 
         Raises:
             Unreadable: A staged file is missing or damaged and must be staged again first.
@@ -356,19 +359,20 @@ class Prover:
 
 
 class RangeComparison(NamedTuple):
-    """The comparison of several buckets with audit records, after repeated records are removed.
+    """The comparison of several buckets with audit records, with and without repeated records.
 
     A promise is the part of an audit record that states how many events a byte range of a log file
     contains for one event type and hour. An audit record that is sent twice repeats its promises.
 
     Attributes:
-        verdict: The comparison that includes repeated promises.
+        verdict: Comparison of the rows with all promises, including repeated ones.
         unaudited: Byte ranges that have rows but no promise, not even a repeated one, with columns
             `frontier_index` (index of the bucket), `hour`, `range_id` and `rows` (number of event
             ids).
-        unmet: Promises that the rows do not meet, without repeated promises.
-        passed_over: Repeated promises. An earlier bucket has accounted for their events, so the
-            rows need not meet them again.
+        unmet: Promises that the rows do not meet and that are not repeated, so that events are
+            missing or differ.
+        passed_over: Repeated promises that the rows do not meet. This is no fault, because an
+            earlier bucket has accounted for their events.
     """
 
     verdict: RangeCounts
@@ -380,7 +384,7 @@ class RangeComparison(NamedTuple):
 def prove_by_sums(
     listed: Mapping[int, EventTotals], promised: Mapping[int, EventTotals]
 ) -> Proof | None:
-    """Prove an hour complete by comparing totals only, without reading rows.
+    """Prove that an hourly bucket is complete by comparing totals only, without reading rows.
 
     A promise states the number of events that an audit record reports for a byte range. Rows and
     promises must have the same number of events, the same digest of event ids and byte ranges, and,
@@ -467,10 +471,11 @@ def build_proof(
 ) -> Proof:
     """Create the proof of one hourly bucket from the comparison of several buckets.
 
-    The function performs no I/O.
+    The proof states whether the bucket contains every event that audit records count. The function
+    performs no I/O.
 
     Args:
-        index: Index of the bucket in `comparison`.
+        index: Position of the bucket in `comparison`, starting at 0.
         frontier: The event type and hour of the bucket.
         comparison: Comparison of the staged rows of several buckets with audit records.
         unaudited_file: The file with the bucket's rows that have no audit record; None if there are
@@ -478,7 +483,7 @@ def build_proof(
         late_rows: Check of the bucket's late rows (rows of earlier hours).
 
     Returns:
-        The proof. If its `findings` is empty, the hour is complete.
+        The proof. If its `findings` is empty, the bucket is complete.
     """
     unmet = [u for u in comparison.unmet if u.frontier_index == index]
     unnamed = comparison.verdict.unnamed.get(index, 0)

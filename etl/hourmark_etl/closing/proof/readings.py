@@ -71,6 +71,9 @@ _HERE_MAX: Final = (
 class AuditVersion(NamedTuple):
     """One of several audit records that describe the same byte range differently.
 
+    An audit record states how many events a byte range of a log file contains for each event type
+    and hour.
+
     Attributes:
         offset: Offset of the first record with this content, on the central cluster.
         origin: Readable text that states where the byte range comes from.
@@ -88,9 +91,12 @@ class AuditVersion(NamedTuple):
 class ContradictoryRange(NamedTuple):
     """A byte range of a log file with at least two audit records that contradict each other.
 
+    An audit record states how many events a byte range of a log file contains for each event type
+    and hour. Two records of the same range must agree.
+
     Attributes:
         range_id: The range id, 8 bytes.
-        readings: The contents that contradict each other, with one audit record for each of them.
+        readings: One audit record for each of the different contents.
     """
 
     range_id: bytes
@@ -126,9 +132,13 @@ class ContradictoryRange(NamedTuple):
 class AuditComparison(NamedTuple):
     """The result of comparing a batch of audit files with all earlier ones.
 
+    An audit record states how many events a byte range of a log file contains for each event type
+    and hour. Two records of the same range must agree.
+
     Attributes:
         files: The files of the batch. No later call needs to compare them again.
-        differences: Byte ranges with contradictory audit records that were not known before.
+        differences: Byte ranges with contradictory audit records that were not known before; empty
+            if there are none.
     """
 
     files: tuple[AuditFile, ...]
@@ -139,8 +149,9 @@ class AuditComparison(NamedTuple):
 class AuditComparer:
     """Searches staged audit files for byte ranges that have contradictory audit records.
 
-    Each file is compared with all files before it. The ledger is only read: the caller records
-    which files were compared.
+    An audit record states how many events a byte range of a log file contains for each event type
+    and hour. Each file is compared with all files before it. The ledger is only read: the caller
+    records which files were compared.
 
     Attributes:
         runner: Runs tasks that read files.
@@ -156,6 +167,9 @@ class AuditComparer:
 
     def compare_next(self, skip_paths: Collection[str]) -> AuditComparison | None:
         """Compare the next audit files that have not been compared yet.
+
+        A call compares a limited number of files. Record them as compared before the next call, and
+        repeat the call until it returns None.
 
         Args:
             skip_paths: Paths of files to skip, for example because they cannot be read.
@@ -230,6 +244,8 @@ def read_contents(
 def read_range_rows(item: AuditFilesItem, storage: Storage, ranges: pa.Table) -> pa.Table:
     """Return all rows of some byte ranges in files of audit records, with the site of each row.
 
+    A row states how many events a byte range of a log file contains for one event type and hour.
+
     Args:
         item: The files.
         storage: The storage.
@@ -251,8 +267,9 @@ def read_range_rows(item: AuditFilesItem, storage: Storage, ranges: pa.Table) ->
 def find_differing_ranges(new_contents: pa.Table, known_contents: pa.Table) -> pa.Table:
     """Return the byte ranges whose audit records differ, with at least one new record among them.
 
-    Records differ if their `content` differs or, where both have checksums, their `values`. The
-    function performs no I/O.
+    An audit record states how many events a byte range of a log file contains for each event type
+    and hour. Records differ if their `content` differs or, where both have checksums, their
+    `values`. The function performs no I/O.
 
     Args:
         new_contents: Contents of audit records in new files, as `read_contents` returns them.
@@ -282,7 +299,8 @@ def _with_several(new: pa.Table, known: pa.Table, columns: list[str]) -> pa.Tabl
 def group_differences(rows: pa.Table) -> tuple[ContradictoryRange, ...]:
     """Group the rows of contradictory audit records by byte range and content.
 
-    The function performs no I/O.
+    An audit record states how many events a byte range of a log file contains for each event type
+    and hour. The function performs no I/O.
 
     Args:
         rows: All rows of these byte ranges, as `read_range_rows` returns them.
@@ -315,11 +333,12 @@ def build_conflicts(
 ) -> list[Conflict]:
     """Return the conflicts that a byte range with contradictory audit records causes.
 
-    A conflict blocks an hour of an event type until an operator's override closes it. Each type and
-    hour in the range's audit records causes a conflict. If the content of that hour's bucket is
-    already fixed, the conflict blocks the first hour whose content is not. An audit record that an
-    earlier bucket has already been compared with causes no conflict for that bucket's type. The
-    function performs no I/O.
+    An audit record states how many events a byte range of a log file contains. A conflict blocks an
+    hour of an event type until an operator's override closes it. Each type and hour in the range's
+    audit records causes a conflict. If the content of that hour's bucket is already fixed, the
+    conflict blocks the first hour whose content is not. An audit record that an earlier bucket has
+    already been compared with causes no conflict for that bucket's type. The function performs no
+    I/O.
 
     Args:
         difference: The range and its records.

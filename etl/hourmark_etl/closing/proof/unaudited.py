@@ -46,7 +46,8 @@ _AUDIT_FILES_MAX: Final = 64  # read for one of them; with more, it stays until 
 class UnauditedFile(NamedTuple):
     """A file with the rows of one bucket that had no audit record when its content was fixed.
 
-    A later audit record may describe these rows, and is then compared with them.
+    An audit record states how many events a byte range of a log file contains. A later one may
+    describe these rows, and is then compared with them.
 
     Attributes:
         event_type: The bucket's event type.
@@ -62,6 +63,8 @@ class UnauditedFile(NamedTuple):
 
     def ledger_row(self, audit_next: AuditOffsets, sealed_at_ms: int) -> Mapping[str, Any]:
         """Build the row that records this file in the ledger's table `unaudited`.
+
+        The ledger is the state database of the ETL.
 
         Args:
             audit_next: For each site, the audit offset (exclusive) up to which the bucket was
@@ -79,10 +82,11 @@ class UnauditedFile(NamedTuple):
 def write_unaudited(
     storage: Storage, epoch: int, frontier: Frontier, rows: pa.Table
 ) -> UnauditedFile:
-    """Write the rows of an hour that have no audit record to a file.
+    """Write the rows of an hourly bucket that have no audit record to a file.
 
-    If an earlier, failed attempt to close the hour has left a file with the same name, the file is
-    replaced.
+    An audit record states how many events a byte range of a log file contains. One that arrives
+    later may describe these rows, and is then compared with the file. A file of the same name,
+    which a failed attempt to close the bucket has left, is replaced.
 
     Args:
         storage: The storage.
@@ -113,11 +117,12 @@ def write_unaudited(
 
 
 def find_leftover_files(storage: Storage, database: Database) -> list[str]:
-    """Find files of unaudited rows that the ledger does not refer to.
+    """Find files of unaudited rows that the ledger (the ETL's state database) does not refer to.
 
     Unaudited rows are rows of a bucket that had no audit record when the bucket's content was
-    fixed. A closer may delete the files if it still holds its lease after this call. Files are
-    listed before the ledger is read, so none of them can belong to a later closer.
+    fixed. An audit record states how many events a byte range of a log file contains. A closer may
+    delete the files if it still holds its lease after this call. Files are listed before the ledger
+    is read, so none of them can belong to a later closer.
 
     Args:
         storage: The storage to list.
@@ -144,7 +149,7 @@ class UnauditedCleaner:
 
     Unaudited rows are rows of a bucket that had no audit record when the bucket's content was
     fixed. Their file is kept because a later audit record may describe them. It is deleted once
-    audit records of all its rows have arrived and a later bucket has accounted for them, or after
+    audit records of all its rows have arrived and were compared with a later bucket, or after
     `keep_ms`.
 
     Args:
@@ -163,8 +168,9 @@ class UnauditedCleaner:
     def clean(self, lease: Lease, now_ms: int) -> int:
         """Delete files that are no longer needed.
 
-        A call reads at most 16 files to determine whether they are needed; later calls continue.
-        The ledger's row of a file is deleted before the file.
+        The ledger is the state database of the ETL. A call reads at most 16 files to determine
+        whether they are needed; later calls continue. The ledger's row of a file is deleted before
+        the file.
 
         Args:
             lease: The closer's lease.

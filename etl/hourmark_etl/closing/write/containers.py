@@ -135,6 +135,9 @@ class DatumRun:
         Args:
             start: Index of the first row.
             end: Index after the last row.
+
+        Returns:
+            A run that shares the buffer `data` with this one.
         """
         return dataclasses.replace(
             self,

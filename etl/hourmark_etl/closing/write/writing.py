@@ -71,15 +71,16 @@ _WRITERS: Final = (
 
 
 class SealedHour(NamedTuple):
-    """The input for writing one sealed hour of an event type as a bucket.
+    """An hourly bucket to be written, whose content is fixed in the ledger.
 
-    A sealed hour is one whose content is fixed in the ledger.
+    The ledger is the state database of the ETL.
 
     Attributes:
-        event_type: The event type.
-        hour: The hour.
-        listed: The groups of staged rows that the bucket consists of, including late events. A
-            group contains the rows of one event type and hour in one staged file.
+        event_type: Event type of the bucket.
+        hour: Hour of the bucket.
+        listed: The groups of staged rows that the bucket consists of, including late events (events
+            of earlier hours). A group contains the rows of one event type and hour in one staged
+            file, which holds copies of Kafka records.
         leaves_out: Whether an operator's override permits leaving out rows that cannot be written.
         gives_up: Whether an override permits skipping checks that need an unreadable closed bucket,
             such as the search for late events that this bucket already contains.
@@ -193,11 +194,11 @@ def write_hours(
     folder: str,
     limits: WriteLimits,
 ) -> list[WrittenHour]:
-    """Write the container files of sealed hours into a new folder, without duplicate events.
+    """Write the Avro container files of hourly buckets into a new folder, without duplicate events.
 
     Late events (events of earlier hours) are dropped if a closed bucket already contains them. The
-    error of a single hour is not raised, but returned in its `publish_error` or `unwritable`. After
-    an exception the call can be repeated with another folder.
+    error of a single bucket is not raised, but returned in its `publish_error` or `unwritable`.
+    After an exception the call can be repeated with another folder.
 
     Args:
         runner: Runs the write tasks.
@@ -283,9 +284,10 @@ def plan_tasks(
     closed_buckets: Mapping[str, Sequence[ClosedBucket]],
     limits: WriteLimits,
 ) -> list[WriteTask]:
-    """Split sealed hours into write tasks of limited size.
+    """Divide the buckets to be written into tasks of limited size.
 
-    Small hours share a task. A large hour is split by event id over at most `limits.tasks` tasks.
+    Small buckets share a task. A large bucket is split by event id over at most `limits.tasks`
+    tasks.
 
     Args:
         sealed: The hours to write. The late events (events of earlier hours) of an hour must not

@@ -145,9 +145,9 @@ def find_unrepeatable_sources(
 def sum_losses_in_hour(
     hour: Hour, sources: Collection[str], all_losses: Iterable[HostLoss]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Add up the data losses that may affect an hour, by source.
+    """Add up the data losses of hosts that may affect an hourly bucket, by log source.
 
-    A loss may affect the hour if its time span overlaps the hour.
+    A loss may affect the bucket if its time span overlaps the bucket's hour.
 
     Args:
         hour: Hour of the bucket.

@@ -131,6 +131,9 @@ def is_outdated_report(report: ReportedSource, latest: ReportedSource) -> bool:
     Args:
         report: The new report, as the entry of any of its sources.
         latest: The latest stored report of the same host, as the entry of any of its sources.
+
+    Returns:
+        True if the new report must be ignored.
     """
     if report.incarnation == latest.incarnation:
         return (

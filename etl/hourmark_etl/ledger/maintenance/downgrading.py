@@ -82,7 +82,8 @@ def restore_copy(
 
     Raises:
         Finding: The copy belongs to another ledger or is too new, or since it was made an hour was
-            closed or sealed, or rules were changed. The message lists all reasons.
+            closed or sealed (its content was fixed), or rules were changed. The message lists all
+            reasons.
         UsageError: There is no such copy.
         Unavailable: The database does not respond, or a copy cannot be made.
     """

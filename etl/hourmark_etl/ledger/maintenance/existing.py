@@ -10,7 +10,7 @@ from hourmark.config.loading import Config
 from hourmark.config.redaction import redact_setting
 from hourmark.errors import Unavailable
 from hourmark_etl.buckets.reader import find_marker, list_types
-from hourmark_etl.errors import NoLedger
+from hourmark_etl.errors import LostLedger, NoLedger
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.engines import sqlite_file
@@ -30,7 +30,8 @@ def open_existing_ledger(config: Config, *, may_migrate: bool = False) -> Databa
         The open ledger; the caller closes it.
 
     Raises:
-        NoLedger: There is no ledger, or it was lost; the message states the next step.
+        NoLedger: There is no ledger; the message states the next step.
+        LostLedger: There is no ledger or it is empty, but storage contains closed buckets.
         OlderLedger: The ledger has an older version, and `may_migrate` is False.
         Unavailable: The database or the storage does not respond.
     """
@@ -49,8 +50,8 @@ def open_or_create_ledger(config: Config) -> Database:
         The open ledger; the caller closes it.
 
     Raises:
-        NoLedger: There is no ledger or it is empty, but storage contains closed buckets, so the
-            ledger was lost. Rebuild it.
+        LostLedger: There is no ledger or it is empty, but storage contains closed buckets. Rebuild
+            it.
         Unavailable: The database or the storage does not respond.
     """
     return _opened(config, may_make=True, may_migrate=True)
@@ -99,7 +100,7 @@ def _refuse_lost(config: Config, what: str, *, must_know: bool) -> None:
             f"types apply --dir types`. {_HERE}"
         ) from error
     if marker is not None:
-        raise NoLedger(
+        raise LostLedger(
             f"{what}, and {storage.url('')} holds closed buckets ({marker}): it is lost. "
             "Restore its newest copy, or make it "
             f"anew by {rebuild}. {_HERE} Where this is a new installation, give it a root of "

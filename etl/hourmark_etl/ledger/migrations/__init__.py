@@ -38,13 +38,16 @@ logging.getLogger("alembic").setLevel(logging.WARNING)
 def newest() -> int:
     """Return the newest schema version of the ledger, which this software writes.
 
-    It is also the highest version that this software can open.
+    The ledger is the state database of the ETL. The version is also the highest one that this
+    software can open.
     """
     return max(int(file.stem.removeprefix("v")) for file in (_FOLDER / "versions").glob("v*.py"))
 
 
 def is_current(connection: Connection) -> bool:
     """Return whether the ledger has the newest schema version, so that no migration is needed.
+
+    The ledger is the state database of the ETL.
 
     Args:
         connection: A connection to the ledger.

@@ -63,9 +63,10 @@ _PROMISED: Final = tables.audit_groups
 class ProofTotals:
     """The totals that a proof of completeness compares: staged events and promised events.
 
-    An audit record promises the events of one byte range: it states how many events a delivery
-    service wrote. Equal totals prove that a bucket is complete without reading its staged files.
-    Totals are given by the hour of the events' own time.
+    Staged events were copied from Kafka to files on storage. An audit record promises the events of
+    one byte range: it states how many events a delivery service wrote. Equal totals prove that a
+    bucket is complete without reading its staged files. Totals are given by the hour of the events'
+    own time.
 
     Attributes:
         listed: Totals of the staged rows that are assigned to the bucket, by hour in Unix seconds.
@@ -85,7 +86,8 @@ def read_proof_totals(
 ) -> list[ProofTotals]:
     """Return the totals of staged and of promised events for several buckets.
 
-    Audit records promise events: they state how many events a delivery service wrote.
+    Staged events were copied from Kafka to files on storage. Audit records promise events: they
+    state how many events a delivery service wrote.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -133,7 +135,8 @@ def _summed(
 def sum_groups(groups: Iterable[StagedGroup]) -> EventTotals:
     """Return the totals of several groups of staged events.
 
-    A group contains the rows of one event type and hour in one staged file.
+    A group contains the rows of one event type and hour in one staged file, which holds copies of
+    Kafka records.
 
     Args:
         groups: Groups to add up.
@@ -147,11 +150,15 @@ def sum_groups(groups: Iterable[StagedGroup]) -> EventTotals:
 def sum_group(group: StagedGroup) -> EventTotals:
     """Return the totals of one group of staged events.
 
-    A group contains the rows of one event type and hour in one staged file. If it has no sum of
-    value hashes (files of version 0.3.0), all its rows count as unchecked.
+    A group contains the rows of one event type and hour in one staged file, which holds copies of
+    Kafka records. If it has no sum of value hashes (files of version 0.3.0), all its rows count as
+    unchecked.
 
     Args:
         group: The group.
+
+    Returns:
+        The number of rows, and the sums of their digests and value hashes.
     """
     if group.value_sum is None:
         return EventTotals(group.rows, group.rows, group.low64_sum, unchecked=group.rows)
@@ -161,12 +168,15 @@ def sum_group(group: StagedGroup) -> EventTotals:
 def sum_promises(group: AuditGroup) -> EventTotals:
     """Return the totals of the events that one group of audit records promises.
 
-    An audit record promises events: it states how many events a delivery service wrote for a byte
-    range. If the group has no count of unchecked events, all its promised events count as
-    unchecked.
+    A group contains the audit records of one event type and hour in one staged file. An audit
+    record promises events: it states how many events a delivery service wrote for a byte range. If
+    the group has no count of unchecked events, all its promised events count as unchecked.
 
     Args:
         group: The group of audit records.
+
+    Returns:
+        The number of audit records and promised events, and the sums of their digests and hashes.
     """
     unchecked = group.promised if group.unchecked is None else group.unchecked
     return EventTotals(group.rows, group.promised, group.low64_sum, group.value_sum or 0, unchecked)
@@ -177,8 +187,9 @@ def read_assigned_groups(
 ) -> list[list[StagedGroup]]:
     """Return the staged groups that are assigned to each bucket, including groups of late events.
 
-    A group contains the rows of one event type and hour in one staged file. Groups are assigned to
-    a bucket when its hour is frozen.
+    A group contains the rows of one event type and hour in one staged file, which holds copies of
+    Kafka records. Late events belong to an earlier hour. Groups are assigned to a bucket when its
+    hour is frozen, that is, before the bucket is checked for completeness.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -230,8 +241,8 @@ def find_counted_promises(
 
     An audit record promises events: it states how many events a delivery service wrote for a byte
     range. It counts for a bucket if it is below `below_offsets` and promises events of the bucket's
-    hour, or events of an earlier hour that no earlier bucket has accounted for. A group is returned
-    if at least one of its records counts.
+    hour, or if it promises events of an earlier hour and was not compared with an earlier bucket. A
+    group is returned if at least one of its records counts.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -362,11 +373,15 @@ def find_promises_between(
 def decode_group(row: Mapping[Any, Any], event_type: str) -> StagedGroup:
     """Convert a row of the table `staged_groups` to a group of staged events.
 
-    A group contains the rows of one event type and hour in one staged file.
+    A group contains the rows of one event type and hour in one staged file, which holds copies of
+    Kafka records.
 
     Args:
         row: All columns of the row, and the column `path` of its staged file.
         event_type: Event type to store in the error.
+
+    Returns:
+        The group, with its path, totals and range of event ids.
 
     Raises:
         DamagedRow: The row does not match its digest, or the group is assigned to a bucket before
@@ -394,11 +409,15 @@ def _unsigned(value: int | None) -> int | None:
 def decode_audit_group(row: Mapping[Any, Any], event_type: str) -> AuditGroup:
     """Convert a row of the table `audit_groups` to a group of audit records.
 
-    A group contains the audit records of one event type and hour in one staged file.
+    A group contains the audit records of one event type and hour in one staged file. An audit
+    record states how many events a delivery service wrote for a byte range of a log file.
 
     Args:
         row: All columns of the row, and the column `path` of its staged file.
         event_type: Event type to store in the error.
+
+    Returns:
+        The group, with its path, totals and range of audit offsets.
 
     Raises:
         DamagedRow: The row does not match its digest; restore or rebuild the ledger.
@@ -449,7 +468,8 @@ def _values(rows: int) -> str:
 class FileDifference:
     """A staged file whose row count differs from the total of its groups in the ledger.
 
-    A group contains the rows of one event type and hour in one staged file.
+    The ledger is the state database of the ETL. A group contains the rows of one event type and
+    hour in one staged file, which holds copies of Kafka records.
 
     Attributes:
         path: Path relative to the storage root.
@@ -467,8 +487,8 @@ class FileDifference:
 def find_file_differences(connection: Connection) -> list[FileDifference]:
     """Find the staged files whose row count differs from the total of their groups.
 
-    A group contains the rows of one event type and hour in one staged file. A difference means that
-    the ledger is damaged.
+    A group contains the rows of one event type and hour in one staged file, which holds copies of
+    Kafka records. A difference means that the ledger is damaged.
 
     Args:
         connection: A transaction of the ledger.
@@ -496,7 +516,8 @@ def find_file_differences(connection: Connection) -> list[FileDifference]:
 def read_groups_of_hour(database: Database, event_type: str, origin_s: int) -> list[StagedGroup]:
     """Return the staged groups with events of one hour, assigned to a bucket or not.
 
-    A group contains the rows of one event type and hour in one staged file.
+    A group contains the rows of one event type and hour in one staged file, which holds copies of
+    Kafka records.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -517,7 +538,8 @@ def read_groups_with_buckets(
 ) -> list[tuple[StagedGroup, int | None]]:
     """Return the staged groups with events of one hour, each with the bucket it is assigned to.
 
-    A group contains the rows of one event type and hour in one staged file.
+    A group contains the rows of one event type and hour in one staged file, which holds copies of
+    Kafka records.
 
     Args:
         database: The ledger (the ETL's state database).

@@ -32,6 +32,8 @@ KEPT_MS: Final = 30 * 24 * 3_600_000  # after that, a row that a closed bucket c
 class SetAsideRow:
     """A ledger row for Kafka records that no bucket can contain, with the state of their review.
 
+    The ledger is the state database of the ETL.
+
     Attributes:
         set_aside: Topic, partition and offsets of the records, and the reason.
         found_at_ms: Time at which they were found, Unix milliseconds.
@@ -65,7 +67,7 @@ def put_set_aside(
 
     Args:
         connection: The transaction that advances the staging positions past the records, or that
-            seals a bucket without them.
+            seals a bucket (fixes its content) without them.
         records: Records to set aside.
         now_ms: Current time, Unix milliseconds.
         listed_hour: Hour of the bucket whose manifest counts the records, Unix seconds; None if it
@@ -91,7 +93,7 @@ def assign_set_aside_to_buckets(connection: Connection, hours_s: Mapping[str, in
     assigned to a bucket stay assigned to it.
 
     Args:
-        connection: The transaction that seals the buckets.
+        connection: The transaction that seals the buckets, that is, fixes their content.
         hours_s: Hour of the bucket in Unix seconds, by event type.
     """
     if hours_s:

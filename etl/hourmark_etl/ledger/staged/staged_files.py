@@ -55,12 +55,14 @@ _PLACES_MAX: Final = 5
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UnneededFile:
-    """A staged file that no open hour needs any more, so that it can be deleted.
+    """A staged file that can be deleted, because no bucket that is still open needs it.
+
+    A staged file contains records that were copied from Kafka.
 
     Attributes:
         file_id: Row id in the ledger.
         path: Path relative to the storage root.
-        folder: Folder of the batch that wrote the file.
+        folder: Path of the folder with all files of the same batch, relative to the storage root.
     """
 
     file_id: int
@@ -73,8 +75,9 @@ def find_closed_event_files(
 ) -> tuple[list[UnneededFile], int]:
     """Find staged event files all of whose rows are in buckets closed before a given time.
 
-    The files are no longer needed and can be deleted. Each call examines the next `limit` files, so
-    files that are still needed do not block others.
+    A staged file contains records that were copied from Kafka. The returned files are no longer
+    needed and can be deleted. Each call examines the next `limit` files, so files that are still
+    needed do not block others.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -108,11 +111,11 @@ def find_closed_event_files(
 def find_settled_audit_files(
     database: Database, after_id: int, below_offsets: AuditOffsets, limit: int
 ) -> tuple[list[UnneededFile], int]:
-    """Find staged audit files that no open hour needs, because closed buckets accounted for them.
+    """Find files whose audit records were all compared with closed buckets, to be deleted.
 
-    An audit record is settled once a closed bucket has accounted for its events. A file is returned
-    if all of its audit records are settled and belong to closed hours. Each call examines the next
-    `limit` files.
+    An audit record states how many events a delivery service wrote for a byte range of a log file.
+    A file is returned if each of its audit records was compared with the events of a closed bucket
+    and belongs to an hour whose bucket is closed. Each call examines the next `limit` files.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -196,7 +199,7 @@ def _at_or_past(
 
 
 def read_oldest_open_hour_ms(database: Database) -> int:
-    """Return the start of the oldest hour that is open for any event type.
+    """Return the start of the oldest hour for which any event type has no closed bucket yet.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -212,7 +215,9 @@ def find_offsets_settled_before(
 ) -> AuditOffsets | None:
     """Return up to which audit offsets a type's buckets had been checked at a given time.
 
-    Closed buckets account for the audit records below these offsets.
+    An audit offset is the offset of an audit record, which states how many events a delivery
+    service wrote for a byte range. All audit records below the returned offsets were compared with
+    closed buckets.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -234,6 +239,8 @@ def find_offsets_settled_before(
 
 def delete_file_rows(database: Database, lease: Lease, files: Collection[UnneededFile]) -> set[str]:
     """Delete staged files and their groups from the ledger; the caller then deletes the files.
+
+    A staged file contains records that were copied from Kafka.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -266,8 +273,9 @@ def delete_file_rows(database: Database, lease: Lease, files: Collection[Unneede
 def read_folders_and_epochs(database: Database) -> tuple[set[str], dict[str, int]]:
     """Return the folders of all staged batches and the epochs of all leases, read at one time.
 
-    Use it to find folders on storage that no running consumer writes to and that the ledger does
-    not refer to.
+    A batch is a set of Kafka records that were copied to files in one folder. The epoch of a lease
+    is a number that increases each time another process takes the lease over. Use both to find
+    folders on storage that no running consumer writes to and that the ledger does not refer to.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -288,6 +296,8 @@ def read_folders_and_epochs(database: Database) -> tuple[set[str], dict[str, int
 class LedgerFile:
     """A staged file as the ledger describes it, with its groups.
 
+    The ledger is the state database of the ETL.
+
     Attributes:
         file_id: Row id in the ledger.
         file: Path, kind, row count and Kafka offsets of the file.
@@ -305,11 +315,15 @@ class LedgerFile:
 def read_ledger_file(database: Database, path: str) -> LedgerFile:
     """Return the ledger's description of a staged file and of its groups.
 
-    A group contains the rows of one event type and hour in one staged file.
+    A group contains the rows of one event type and hour in one staged file, which holds copies of
+    Kafka records.
 
     Args:
         database: The ledger (the ETL's state database).
         path: Path of the file, relative to the storage root.
+
+    Returns:
+        The file with its groups, and its row id in the ledger.
 
     Raises:
         Finding: The ledger does not contain the file.
@@ -355,7 +369,8 @@ def _staged_file(row: Mapping[Any, Any]) -> StagedFile:
 def find_types_needing_file(database: Database, path: str) -> set[str]:
     """Return the event types whose open hours still need rows of a staged file.
 
-    Rows are needed to write a bucket or to prove that it is complete.
+    Rows are needed to write a bucket or to prove that it is complete. A staged file contains
+    records that were copied from Kafka.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -374,8 +389,8 @@ def select_needed_groups(
 ) -> CompoundSelect[Any]:
     """Create an SQL query for all groups whose staged files are still needed.
 
-    A group contains the rows of one event type and hour in one staged file. The query is not
-    executed.
+    A group contains the rows of one event type and hour in one staged file, which holds copies of
+    Kafka records. The query is not executed.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -405,7 +420,8 @@ def replace_damaged_file(
 ) -> None:
     """Replace a damaged staged file in the ledger with a new file that has the same rows.
 
-    The file on storage is not changed. The caller deletes the damaged file afterwards.
+    The file on storage is not changed. The caller deletes the damaged file afterwards. A staged
+    file contains records that were copied from Kafka.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -456,9 +472,9 @@ def remove_lost_file(
 ) -> None:
     """Remove one event type's rows of a lost staged file from the ledger, as an override requests.
 
-    An override is an operator's order to close an hour although data is missing. Sealed hours of
-    the type that contain such rows get the grade `forced`. The lost records are stored as an offset
-    gap.
+    A staged file contains records that were copied from Kafka. An override is an operator's order
+    to close a bucket although data is missing. Buckets of the type whose content is fixed and
+    contains such rows get the grade `forced`. The lost records are stored as an offset gap.
 
     Args:
         database: The ledger (the ETL's state database).

@@ -58,6 +58,8 @@ class KafkaRecordQuery:
 class FilePositionQuery:
     """Request to trace the line at a given position of a log file through the pipeline.
 
+    An audit record confirms the delivery of a byte range of a log file.
+
     Attributes:
         host: Id or name of the host.
         file: Id of the file, or its path when it was read.
@@ -78,7 +80,8 @@ class FilePositionQuery:
         """Return whether the byte range of an audit record contains the requested position.
 
         The host and the file must match as well, and so must the number of earlier truncations of
-        the file unless `generation` is None.
+        the file unless `generation` is None. An audit record confirms the delivery of a byte range
+        of a log file.
 
         Args:
             audit: Audit record to compare. Records that do not describe a byte range never match.
@@ -151,6 +154,8 @@ def parse_host_trace(
     output: str, event_type: str | None = None
 ) -> tuple[FilePositionQuery | None, HostTrace]:
     """Parse the output of `hourmark tail trace FILE:LINE --json`.
+
+    An audit record confirms the delivery of a byte range of a log file.
 
     Args:
         output: The JSON text that the command printed.

@@ -53,9 +53,9 @@ _PLACE: Final = ("event_id", "range_id", "partition", "offset")
 class StorageSearch:
     """Searcher that finds a traced event in the ledger, in staged files and in closed buckets.
 
-    The ledger, which is the state database of the ETL, is opened at its first use. If a server does
-    not respond, the methods do not raise an exception. They return a result whose `error` is set,
-    so that a trace can continue.
+    Staged files contain events that were read from Kafka. The ledger, which is the state database
+    of the ETL, is opened at its first use. If a server does not respond, the methods do not raise
+    an exception. They return a result whose `error` is set, so that a trace can continue.
 
     Args:
         open_ledger: Function that opens the ledger.
@@ -93,7 +93,7 @@ class StorageSearch:
     def close(self) -> None:
         """Close the connection to the ledger.
 
-        Does nothing if the ledger was never opened.
+        Does nothing if the ledger (the ETL's state database) was never opened.
         """
         if isinstance(self._opened, Database):
             self._opened.close()
@@ -210,7 +210,8 @@ class StorageSearch:
         """Search closed buckets for the record of an event.
 
         The method searches the bucket of the event's own hour, and later buckets that contain late
-        events of this hour. If the ledger is not available, only the former is searched.
+        events of this hour. If the ledger (the ETL's state database) is not available, only the
+        former is searched.
 
         Args:
             event_type: Type of the event.

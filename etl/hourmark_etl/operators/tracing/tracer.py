@@ -87,6 +87,7 @@ class StorageSearchPort(Protocol):
     """Interface of the searches in the ledger and in storage that a trace needs.
 
     `StorageSearch` implements it and documents the methods; tests may use another implementation.
+    The ledger is the state database of the ETL.
     """
 
     def tailer_reports(self, host: str) -> SearchResult[tuple[ReportedSource, ...]]: ...
@@ -116,6 +117,8 @@ class SendWindow:
 @dataclasses.dataclass(slots=True)
 class EventTracer:
     """Tracer that searches Kafka, the ledger and storage for one event.
+
+    The ledger is the state database of the ETL.
 
     Attributes:
         kafka: Searches in the Kafka clusters of one site.

@@ -98,7 +98,11 @@ def _full(world: World, _pick: float) -> Heal:
     """
     root = hdfs_path(world.config.storage.root)
     dfsadmin(world.stack, "-setSpaceQuota", "1", root)
-    return lambda: dfsadmin(world.stack, "-clrSpaceQuota", root)
+
+    def heal() -> None:
+        dfsadmin(world.stack, "-clrSpaceQuota", root)
+
+    return heal
 
 
 def _files(hdfs: WebHdfsReader, folder: str) -> list[tuple[str, int]]:

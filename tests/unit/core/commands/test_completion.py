@@ -66,7 +66,7 @@ def test_commands_are_offered_without_loading_any(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.usefixtures("tailer_alone")
 def test_where_only_the_tailer_is_installed_its_commands_are_offered_and_no_error() -> None:
-    assert offered("") == {"canary", "completion", "config", "rollback", "tail"}
+    assert offered("") == {"canary", "completion", "config", "rollback", "status", "tail"}
     assert offered("ta") == {"tail"}
 
 

@@ -9,8 +9,10 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.support.clock import FakeClock
 
 from hourmark.commands.component_status import (
+    ASPECTS,
     COMPONENTS,
     ComponentState,
     ComponentStatus,
@@ -18,6 +20,7 @@ from hourmark.commands.component_status import (
     component_statuses,
     format_age,
 )
+from hourmark.commands.server_status import LOCAL, SERVERS
 from hourmark.config.groups import KafkaCluster, KafkaSettings, MirrorSettings
 from hourmark.config.loading import Config
 from hourmark.errors import Unavailable
@@ -44,7 +47,7 @@ def hangs(_: Config, now_ms: int) -> ComponentStatus:
 
 def test_each_component_has_a_function_in_its_room() -> None:
     assert set(COMPONENTS) == {"service", "mirror", "etl", "tailers"}
-    for place in COMPONENTS.values():
+    for place in (*COMPONENTS.values(), *ASPECTS.values(), *SERVERS.values(), LOCAL):
         module, function = place.split(":")
         assert callable(getattr(importlib.import_module(module), function))
 
@@ -54,12 +57,14 @@ def test_what_keeps_one_from_answering_is_told_and_the_others_answer() -> None:
         "absent": "no_such_room.standing:it"
     }
     began_s = time.monotonic()
-    found = component_statuses(Config(), 5, table, seconds=0.5)
+    found = component_statuses(Config(), FakeClock(5), table, seconds=0.5)
     assert time.monotonic() - began_s < 4
     assert list(found) == list(table)
     assert found["runs"] == ComponentStatus(ComponentState.RUNNING, "well", 7, 5)
     assert found["is_away"] == ComponentStatus(ComponentState.UNKNOWN, "nobody answers; start it")
-    assert found["hangs"] == ComponentStatus(ComponentState.UNKNOWN, "no answer within 0.5 s")
+    hangs = found["hangs"]
+    assert (hangs.state, hangs.detail) == (ComponentState.UNKNOWN, "no answer within 0.5 s")
+    assert [problem.subject for problem in hangs.problems] == ["hangs"]
     assert (
         found["absent"].state is ComponentState.UNKNOWN and "no_such_room" in found["absent"].detail
     )

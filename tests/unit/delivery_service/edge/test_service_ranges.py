@@ -20,6 +20,7 @@ from hourmark.records.wire import range_headers
 from hourmark_delivery_service import metrics
 from hourmark_delivery_service.errors import NotDelivered, QueueUnavailable
 
+DAY_MS = 86_400_000
 BODY = syslog() + syslog("note", b"words") + b"broken\n"
 
 
@@ -281,15 +282,24 @@ async def test_no_200_unless_every_record_and_the_audit_record_are_in_the_queue(
 @with_service()
 async def test_what_cannot_be_judged_now_waits(h: Harness) -> None:
     assert code(await h.post_range(BODY, rules="7-unknown")) == (503, "rules_unknown")
-    assert code(await h.post_range(BODY, observed_at_ms=NOW_MS + 15 * 60_000 + 1)) == (
-        503,
-        "clock_behind",
-    )
-    assert code(await h.post_range(BODY, observed_at_ms=NOW_MS + 1000 * 365 * 86_400_000)) == (
-        503,
-        "clock_behind",
-    )
-    assert (await h.post_range(BODY, observed_at_ms=NOW_MS + 15 * 60_000)).status_code == 200
+    for ahead_ms in (DAY_MS + 1, 1000 * 365 * DAY_MS):
+        answer = await h.post_range(BODY, observed_at_ms=NOW_MS + ahead_ms)
+        assert code(answer) == (503, "clock_behind")
+        assert "service.range_ahead_seconds" in answer.json()["detail"]
+    assert (await h.post_range(BODY, observed_at_ms=NOW_MS + DAY_MS)).status_code == 200
+
+
+@with_service()
+async def test_a_range_that_a_wrong_clock_stamped_gives_the_same_records_after_the_correction(
+    h: Harness,
+) -> None:
+    h.clock.advance(3 * 3600)
+    stamp = h.clock.now_ms()
+    assert (await h.post_range(BODY, observed_at_ms=stamp)).status_code == 200
+    before, h.queue.records = h.queue.records, []
+    h.clock.set_back(3 * 3600)
+    assert (await h.post_range(BODY, observed_at_ms=stamp)).status_code == 200
+    assert h.queue.records == before
 
 
 @with_service()

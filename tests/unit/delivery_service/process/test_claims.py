@@ -35,15 +35,27 @@ def test_the_claim_of_all_is_the_least_and_is_held_by_one_that_says_nothing(
     assert (claims.oldest_ms(), claims.bytes, claims.requests) == (NOW_MS + 300, 7, 2)
 
 
-def test_the_claim_never_goes_back_whatever_the_clocks_do(
+def test_the_claim_never_goes_back_with_a_clock_that_is_set_back_by_minutes(
     claims: WorkerStatusTable, clock: FakeClock
 ) -> None:
     assert claims.oldest_ms() == NOW_MS
-    clock.set_back(3600)
+    clock.set_back(300)
     assert claims.oldest_ms() == NOW_MS
     slot = claims.allocate_slot()
     assert claims.get(slot).oldest_ms == NOW_MS, "whatever it takes starts later"
     assert claims.oldest_ms() == NOW_MS
+
+
+def test_the_claim_follows_a_clock_that_is_corrected_by_hours(
+    claims: WorkerStatusTable, clock: FakeClock
+) -> None:
+    first, second = claims.allocate_slot(), claims.allocate_slot()
+    clock.set_back(3600)
+    claims.update(first, WorkerStatus(clock.now_ms()))
+    assert claims.oldest_ms() == clock.now_ms(), "the first worker that notices it"
+    claims.update(second, WorkerStatus(clock.now_ms() + 10))
+    claims.update(first, WorkerStatus(clock.now_ms() + 10))
+    assert claims.oldest_ms() == clock.now_ms() + 10
 
 
 def test_workers_see_what_their_supervisor_sees(

@@ -104,7 +104,7 @@ async def test_a_clock_that_goes_wrong_is_told_to_nobody_and_nothing_is_taken_un
 @pytest.mark.parametrize(
     ("topics", "problem"),
     [
-        ({}, "it does not exist"),
+        ({}, "topic t does not exist"),
         (
             {"t": SimpleNamespace(error=None, partitions={})},
             "Kafka reports no partitions of the topic t",

@@ -13,6 +13,7 @@ from tests.unit.delivery_service.edge.test_service_ranges import code
 
 from hourmark.avro.framing import unframe
 from hourmark.errors import ConfigError
+from hourmark.records.audit import AuditRecord
 from hourmark.records.host_reports import HostReport, SourceReport
 from hourmark.records.wire import report_to_json
 from hourmark_delivery_service.errors import NotDelivered
@@ -124,12 +125,36 @@ async def test_the_own_report_never_claims_beyond_a_request_under_way(h: Harness
 
 
 @with_service()
-async def test_a_clock_set_back_takes_no_claim_back(h: Harness) -> None:
+async def test_a_clock_set_back_by_minutes_takes_no_claim_back(h: Harness) -> None:
     claimed = h.service.inflight.oldest_ms()
-    h.clock.set_back(3600)
+    h.clock.set_back(300)
     with h.service.inflight.track() as request:
         assert request.start_ms == claimed
         assert h.service.inflight.oldest_ms() == claimed
+
+
+@with_service()
+async def test_a_clock_corrected_by_hours_claims_no_request_that_is_still_in_flight(
+    h: Harness,
+) -> None:
+    with h.service.inflight.track():
+        h.service.inflight.oldest_ms()
+        h.clock.advance(60)
+        h.service.inflight.oldest_ms()
+        h.clock.set_back(3 * 3600)
+        assert h.service.inflight.oldest_ms() <= h.clock.now_ms() - 60_000
+        with h.service.inflight.track() as request:
+            assert request.start_ms == h.clock.now_ms()
+    assert h.service.inflight.oldest_ms() == h.clock.now_ms()
+
+
+@with_service()
+async def test_events_are_taken_at_once_after_a_clock_was_corrected_by_hours(h: Harness) -> None:
+    h.service.inflight.oldest_ms()
+    h.clock.set_back(3 * 3600)
+    assert (await h.post_events(b'{"user":"u","ms":1}\n')).status_code == 200
+    (audit,) = h.queue.of("hourmark.audit")
+    assert AuditRecord.decode(unframe(audit.value)[1]).observed_at_ms == h.clock.now_ms()
 
 
 @with_service(report_seconds=0.01)

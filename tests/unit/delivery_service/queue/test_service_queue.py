@@ -50,6 +50,8 @@ class FakeProducer:
     raises: KafkaException | None = None  # by the next poll, once
     raises_at_end: KafkaException | None = None  # by flush
     topics: Any = None  # what the cluster says of them; None: it does not answer
+    answers: dict[str, KafkaError | str] = {}  # noqa: RUF012  # by topic, instead of `answer`
+    asked = 0  # how often for the topics
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self.settings = settings
@@ -68,7 +70,7 @@ class FakeProducer:
         taken = messages[:room]
         self.produced += [(topic, message["value"], message["key"]) for message in taken]
         with self._lock:
-            self._pending += [on_delivery for _ in taken]
+            self._pending += [(topic, on_delivery) for _ in taken]
         return len(taken)
 
     def poll(self, timeout: float) -> None:
@@ -76,18 +78,23 @@ class FakeProducer:
         raised, self.raises = self.raises, None
         if raised is not None:
             raise raised
-        if not isinstance(self.answer, str):
-            self._report(self.answer)
-
-    def _report(self, answer: Any) -> None:
         with self._lock:
-            taken, self._pending = self._pending, []
-        for on_delivery in taken:
-            on_delivery(answer, None)
+            told = [(self.answers.get(topic, self.answer), done) for topic, done in self._pending]
+            self._pending = [
+                pending
+                for pending, (answer, _) in zip(self._pending, told, strict=True)
+                if isinstance(answer, str)
+            ]
+        for answer, on_delivery in told:
+            if not isinstance(answer, str):
+                on_delivery(answer, None)
 
     def purge(self) -> None:
         self.purged = True
-        self._report(KafkaError(KafkaError._PURGE_QUEUE))
+        with self._lock:
+            taken, self._pending = self._pending, []
+        for _, on_delivery in taken:
+            on_delivery(KafkaError(KafkaError._PURGE_QUEUE), None)
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -98,6 +105,7 @@ class FakeProducer:
         return len(self._pending)
 
     def list_topics(self, timeout: float) -> Any:
+        FakeProducer.asked += 1
         if self.topics is None:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))
         return SimpleNamespace(topics=self.topics)
@@ -114,6 +122,7 @@ async def fake_queue(**service: Any) -> AsyncIterator[KafkaQueue]:
     """A queue whose producers are fake."""
     FakeProducer.made, FakeProducer.answer, FakeProducer.full = [], None, False
     FakeProducer.topics, FakeProducer.metrics = None, ServiceMetrics()
+    FakeProducer.answers, FakeProducer.asked = {}, 0
     queue = KafkaQueue(Config(service=service), FakeProducer.metrics, FakeProducer)
     yield queue
     await queue.close(1)

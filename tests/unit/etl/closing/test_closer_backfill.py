@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.closing import (
+    arrive,
     frontier,
     grade,
     hour,
@@ -24,6 +25,7 @@ from tests.support.simulator.truth import FIRST_HOUR, OLD_HOURS, Event
 from tests.support.simulator.world import World
 from tools import verify_bucket
 
+from hourmark.kafka.topic_names import CONTROL
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
 from hourmark.rollback.version import VERSIONS
@@ -115,6 +117,40 @@ def test_an_old_hour_waits_for_a_source_that_is_delivering(world: World) -> None
     old_line(world, THIRD)
     settle(world)
     assert [m.hour for m in manifests(world)] == [str(OLDEST), str(THIRD)]
+
+
+def begin_cut_of(world: World, at: Hour) -> None:
+    """A cut whose promises are fixed, and that waits for an event on its way to the mirror."""
+    old_line(world, at)
+    settle(world)
+    world.clock.advance(12)
+    old_line(world, at)
+    world.producers.report(0)
+    arrive(world, *CONTROL)
+    world.closer.step()
+    assert wait_of(world).phase == "events"
+
+
+def test_an_older_hour_that_comes_during_a_cut_waits_for_sources_of_its_own(world: World) -> None:
+    begin_cut_of(world, THIRD)
+    old_line(world, OLDEST)
+    poll(world)
+    assert manifests(world) == [] and frontier(world).hour == OLDEST
+    settle_old(world)
+    assert [m.hour for m in manifests(world)] == [str(OLDEST), str(THIRD)]
+    world.judge.check_end()
+
+
+def test_an_hour_that_is_promised_past_the_cut_gets_no_empty_bucket(world: World) -> None:
+    begin_cut_of(world, OLDEST)
+    event = promise_alone(world, THIRD)
+    poll(world)
+    assert [(m.hour, m.grade.value) for m in manifests(world)] == [(str(OLDEST), "proved")]
+    world.producers.append_row(world.producers.ranges[-1], event)
+    settle(world, FIRST_HOUR)
+    assert manifest(world, at=FIRST_HOUR).late == {str(THIRD): 1}
+    assert grade(world, at=FIRST_HOUR) == "proved"
+    world.judge.check_end()
 
 
 def test_hundreds_of_hours_are_written_as_one_round(world: World) -> None:

@@ -183,6 +183,7 @@ def test_a_topic_that_is_gone_from_the_edge_holds_up_its_own_type_alone(
     world.judge.check()
     assert grades(world, "view") == ["proved"]
     assert "does not exist at the edge" in wait_of(world).what[0]
+    assert "`hourmark types apply` creates it" in wait_of(world).what[0]
 
 
 def forget_schema(world: World, schema_id: int, **others: str) -> Callable[[], None]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -73,13 +77,59 @@ def test_a_service_that_stays_has_a_health_check_and_is_started_again(name: str)
     ]
 
 
+BUILDERS = {name: service for name, service in SERVICES.items() if "build" in service}
+
+
+@each_service
+def test_a_service_has_a_limit_of_memory_which_is_that_of_its_role(name: str) -> None:
+    limit = SERVICES[name]["mem_limit"]
+    assert re.fullmatch(r"\d+[mg]", limit)
+    role = re.sub(r"-\d+$", "", name)
+    assert {limit} == {
+        service["mem_limit"]
+        for other, service in SERVICES.items()
+        if re.sub(r"-\d+$", "", other) == role
+    }
+
+
 @each_service
 def test_the_image_of_a_service_is_a_target_of_the_containerfile_with_a_version(name: str) -> None:
+    image = SERVICES[name]["image"]
+    version = tomllib.loads((ROOT / "core" / "pyproject.toml").read_text())["project"]["version"]
+    target = re.fullmatch(rf"hourmark-(\w+):{re.escape(version)}", image)
+    assert target is not None
+    assert re.search(rf"^FROM \S+ AS {target[1]}$", CONTAINERFILE, re.MULTILINE)
+    (builder,) = (service for service in BUILDERS.values() if service["image"] == image)
+    assert builder["build"]["target"] == target[1]
+    assert (ROOT / builder["build"]["dockerfile"]).is_file()
+
+
+@each_service
+def test_one_service_builds_an_image_and_the_others_neither_build_nor_pull_it(name: str) -> None:
     service = SERVICES[name]
-    target = service["build"]["target"]
-    assert re.search(rf"^FROM \S+ AS {target}$", CONTAINERFILE, re.MULTILINE)
-    assert (ROOT / service["build"]["dockerfile"]).is_file()
-    assert re.fullmatch(rf"hourmark-{target}:\d+\.\d+\.\d+", service["image"])
+    assert ("build" in service) != (service.get("pull_policy") == "never")
+
+
+def test_images_are_built_one_after_the_other() -> None:
+    # podman-compose builds at the same time what does not name another service as a context.
+    order = [name for name in BUILDERS if "additional_contexts" not in BUILDERS[name]["build"]]
+    assert len(order) == 1
+    while len(order) < len(BUILDERS):
+        (following,) = (
+            name
+            for name, service in BUILDERS.items()
+            if service["build"].get("additional_contexts") == {"before": f"service:{order[-1]}"}
+        )
+        order.append(following)
+    stages = re.findall(r"^FROM \S+ AS (\w+)$", CONTAINERFILE, re.MULTILINE)
+    targets = [BUILDERS[name]["build"]["target"] for name in order]
+    # podman 4.3 also builds the stages before a target that the target does not need.
+    assert targets == sorted(targets, key=stages.index) and stages[-1] == targets[-1]
+
+
+@pytest.mark.parametrize("file", [SMALL, FULL], ids=["small", "full"])
+def test_each_size_of_the_site_builds_all_images(file: Path) -> None:
+    assert BUILDERS.keys() <= started(file)
 
 
 def test_images_are_made_from_debian_and_run_as_another_user_than_root() -> None:
@@ -90,7 +140,7 @@ def test_images_are_made_from_debian_and_run_as_another_user_than_root() -> None
         reversed(pair) for pair in re.findall(r"^FROM (\S+) AS (\w+)$", CONTAINERFILE, re.MULTILINE)
     )
     assert {base for base in bases.values() if base not in bases} == {"debian:bookworm-slim"}
-    for target in {service["build"]["target"] for service in SERVICES.values()}:
+    for target in {service["build"]["target"] for service in BUILDERS.values()}:
         assert re.findall(r"^USER (.*)$", stages[target], re.MULTILINE)[-1:] == ["hourmark"], target
 
 
@@ -186,3 +236,60 @@ def test_what_a_service_keeps_is_its_own_and_only_two_write_what_is_shared() -> 
 def test_the_declarations_are_in_the_image() -> None:
     assert (ROOT / TYPES.relative_to("/opt/hourmark") / "sources.toml").is_file()
     assert "examples" not in (ROOT / ".dockerignore").read_text()
+
+
+def test_credentials_of_package_indexes_are_secrets_of_the_build_alone() -> None:
+    assert "ARG" not in {line.split(" ")[0] for line in CONTAINERFILE.splitlines()}
+    named = {*COMPOSE["secrets"]}
+    assert named == {"pip_index_url", "uv_default_index", "build_ca"}
+    for service in BUILDERS.values():
+        assert "args" not in service["build"] and set(service["build"]["secrets"]) == named
+    assert not any("secrets" in service for service in SERVICES.values())
+    assert set(re.findall(r"--mount=type=secret,id=(\w+)", CONTAINERFILE)) == named
+
+
+def test_images_state_what_they_are_and_which_ports_they_listen_at() -> None:
+    version = tomllib.loads((ROOT / "core" / "pyproject.toml").read_text())["project"]["version"]
+    assert f'org.opencontainers.image.version="{version}"' in CONTAINERFILE
+    for service in BUILDERS.values():
+        target = service["build"]["target"]
+        stage = CONTAINERFILE.split(f" AS {target}\n")[1].split("\nFROM ")[0]
+        assert f'org.opencontainers.image.title="hourmark-{target}"' in stage
+        assert "org.opencontainers.image.description=" in stage
+        assert re.search(r"^EXPOSE \d+", stage, re.MULTILINE)
+
+
+@pytest.mark.parametrize("ca", [None, "-----BEGIN CERTIFICATE-----\nown\n"])
+def test_a_step_of_a_build_sees_the_secrets_and_keeps_nothing(
+    tmp_path: Path, ca: str | None
+) -> None:
+    secrets, temporary = tmp_path / "secrets", tmp_path / "tmp"
+    secrets.mkdir()
+    temporary.mkdir()
+    (secrets / "pip_index_url").write_text("https://me:hidden@index.example/simple")
+    (secrets / "uv_default_index").write_text("")  # as engines do where it is not set
+    if ca is not None:
+        (secrets / "build_ca").write_text(ca)
+    command = (
+        str(ROOT / "infra" / "containers" / "with_build_secrets.sh"),
+        "sh",
+        "-c",
+        'env; cat "$SSL_CERT_FILE"; [ "$PIP_CERT" = "$SSL_CERT_FILE" ]; exit 7',
+    )
+    clean = {"PATH": os.environ["PATH"], "BUILD_SECRETS": str(secrets), "TMPDIR": str(temporary)}
+    done = subprocess.run(command, env=clean, capture_output=True, text=True, check=False)
+    assert done.returncode == 7, done.stderr
+    assert "PIP_INDEX_URL=https://me:hidden@index.example/simple\n" in done.stdout
+    assert "UV_DEFAULT_INDEX" not in done.stdout
+    assert (ca is not None) == ("\nown\n" in done.stdout)
+    assert not list(temporary.iterdir())
+
+
+def test_pages_of_the_ledger_have_checksums() -> None:
+    assert "--data-checksums" in (ROOT / "infra" / "containers" / "postgres.sh").read_text()
+
+
+def test_roles_without_java_need_no_spark() -> None:
+    blocked = "import sys; sys.modules['pyspark'] = sys.modules['pandas'] = None; "
+    modules = "hourmark_infra.containers.__main__, hourmark_infra.containers.health_checks"
+    subprocess.run([sys.executable, "-c", f"{blocked}import {modules}"], check=True)

@@ -216,3 +216,11 @@ def test_a_full_log_is_renamed_and_none_is_lost(tmp_path: Path) -> None:
     log.write_bytes(b"small")
     roles.rotate_if_full(log)
     assert log.read_bytes() == b"small"
+
+
+def test_prometheus_reaches_the_metrics_from_other_containers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = loaded(FULL, "tailer", tmp_path, monkeypatch)
+    hosts = (config.etl.metrics_host, config.tailer.metrics_host, config.mirror.metrics_host)
+    assert {*hosts} == {"0.0.0.0"}

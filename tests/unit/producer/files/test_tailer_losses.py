@@ -57,8 +57,8 @@ def in_an_outage(host: Host, recorder: Recorder, before: bytes) -> Iterator[Tail
 
 def look(tailer: Tailer) -> None:
     """Let two scans pass."""
-    scans = tailer._scans
-    wait_for(lambda: tailer._scans > scans + 2, "two scans")
+    scans = tailer.scanner.scans
+    wait_for(lambda: tailer.scanner.scans > scans + 2, "two scans")
 
 
 def test_a_truncation_followed_by_fast_regrowth_counts_nothing_that_was_read(

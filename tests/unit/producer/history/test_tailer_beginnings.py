@@ -91,7 +91,7 @@ def test_a_folder_that_is_made_later_holds_new_files(host: Host, recorder: Recor
     say(host, read_from="end")
     host.logs.rmdir()
     with host.tailer() as (tailer, _):
-        tailer._scanner.scan(1)
+        tailer.scanner.scan()
     host.logs.mkdir()
     host.drain(lines(10))
     assert sent(recorder) == lines(10)
@@ -108,7 +108,7 @@ def test_a_look_that_was_kept_from_seeing_anything_is_none(
 
     with host.tailer() as (tailer, _), monkeypatch.context() as patch:
         patch.setattr(os, "scandir", refuses)
-        tailer._scanner.scan(1)
+        tailer.scanner.scan()
     host.drain()
     assert sent(recorder) == b""
     skipped(host, 10 * LINE)
@@ -148,7 +148,7 @@ def test_a_kill_before_the_first_look_is_written_leaves_it_the_first(
     with host.tailer() as (tailer, _), monkeypatch.context() as patch:
         patch.setattr(Checkpoint, "commit", killed)
         with pytest.raises(CheckpointFailed):
-            tailer._scanner.scan(1)
+            tailer.scanner.scan()
     host.append(lines(10, 10))
     host.drain()
     assert sent(recorder) == b"", "nothing of it was decided before"
@@ -159,7 +159,7 @@ def test_a_kill_after_it_was_written_decides_nothing_anew(host: Host, recorder: 
     say(host, read_from="end")
     host.append(lines(10))
     with host.tailer() as (tailer, _):
-        tailer._scanner.scan(1)
+        tailer.scanner.scan()
     host.append(lines(10, 10))
     host.append(lines(10, 20), host.logs / "app.log.new")
     host.drain()
@@ -183,11 +183,11 @@ def test_a_commit_that_fails_later_in_the_first_scan_decides_nothing_anew(
 
         monkeypatch.setattr(Checkpoint, "commit", second_fails)
         with pytest.raises(CheckpointFailed):
-            tailer._scanner.scan(1)
+            tailer.scanner.scan()
             host.append(lines(10, 10), host.logs / "app.log.new")
-            tailer._scanner.scan(2)
+            tailer.scanner.scan()
         host.append(lines(1, 20), host.logs / "app.log.new")
-        tailer._scanner.scan(3)
+        tailer.scanner.scan()
         assert [
             file.progress.position.offset
             for file in tailer.files
@@ -243,7 +243,7 @@ def test_old_files_begin_to_be_followed_once_they_are_written_to(
     host.append(lines(10))
     make_old(host)
     with host.running() as tailer:
-        wait_for(lambda: tailer._scans > 3, "it was looked at")
+        wait_for(lambda: tailer.scanner.scans > 3, "it was looked at")
         assert len(tailer.files) == 0
         host.append(lines(10, 10))
         recorder.wait_text(lines(20))
@@ -268,8 +268,8 @@ def test_what_is_left_out_is_opened_once(host: Host, monkeypatch: pytest.MonkeyP
             "open",
             lambda path, flags, **more: opened.append(str(path)) or real(path, flags, **more),  # type: ignore[func-returns-value]
         )
-        for number in range(3):
-            tailer._scanner.scan(number)
+        for _ in range(3):
+            tailer.scanner.scan()
     assert opened.count(str(host.app)) == 1
 
 

@@ -47,8 +47,8 @@ def test_a_copy_that_is_still_being_made_is_waited_for(host: Host, recorder: Rec
     with host.running(lines(1000)) as tailer:
         recorder.wait_text(lines(1000))
         host.append(lines(10), host.logs / "app.log.1")
-        scans = tailer._scans
-        wait_for(lambda: len(tailer.files) == 2 and tailer._scans > scans + 5, "it is seen")
+        scans = tailer.scanner.scans
+        wait_for(lambda: len(tailer.files) == 2 and tailer.scanner.scans > scans + 5, "it is seen")
         host.append(lines(990, 10), host.logs / "app.log.1")
         wait_for(lambda: all(file.is_read for file in tailer.files), "it is passed over")
     assert len(recorder.text()) == len(lines(1000))
@@ -64,9 +64,10 @@ def test_a_copy_that_grows_beyond_what_was_read_of_its_file_is_waited_for_too(
     with host.running(lines(1000)) as tailer:
         wait_for(lambda: len(recorder.stored) >= 8, "some of it is read")
         copy.write_bytes(lines(600))
-        scans = tailer._scans
+        scans = tailer.scanner.scans
         wait_for(
-            lambda: len(tailer.files) == 2 and tailer._scans > scans + 5, "the half of it is seen"
+            lambda: len(tailer.files) == 2 and tailer.scanner.scans > scans + 5,
+            "the half of it is seen",
         )
         host.append(lines(400, 600), copy)
         os.truncate(host.app, 0)
@@ -85,8 +86,8 @@ def test_a_copy_that_has_all_of_its_file_is_waited_for_too_as_both_may_grow(
     with host.running(lines(1000)) as tailer:
         recorder.wait_text(lines(1000))
         copy.write_bytes(lines(1000))
-        scans = tailer._scans
-        wait_for(lambda: len(tailer.files) == 2 and tailer._scans > scans + 5, "it is seen")
+        scans = tailer.scanner.scans
+        wait_for(lambda: len(tailer.files) == 2 and tailer.scanner.scans > scans + 5, "it is seen")
         for path in (host.app, copy):
             host.append(lines(10, 1000), path)
         recorder.wait_text(lines(1010))
@@ -128,8 +129,8 @@ def test_a_copy_of_what_was_truncated_before_anybody_read_it_is_read(
     recorder.rules = ""  # nothing can be sent yet
     with host.running(lines(1000)) as tailer:
         shutil.copyfile(host.app, copy)
-        scans = tailer._scans
-        wait_for(lambda: len(tailer.files) == 2 and tailer._scans > scans + 5, "it is seen")
+        scans = tailer.scanner.scans
+        wait_for(lambda: len(tailer.files) == 2 and tailer.scanner.scans > scans + 5, "it is seen")
         os.truncate(host.app, 0)
         recorder.rules = "rules-1"
         wait_for(lambda: all(file.is_read for file in tailer.files), "it is read")
@@ -394,8 +395,8 @@ def test_a_copy_is_known_by_each_name_that_its_log_had(host: Host, recorder: Rec
     with host.running() as tailer:
         wait_for(lambda: len(tailer.files) == 1 and bool(recorder.stored), "some of it is sent")
         host.app.hardlink_to(kept)
-        scans = tailer._scans
-        wait_for(lambda: tailer._scans > scans + 3, "its other name is seen")
+        scans = tailer.scanner.scans
+        wait_for(lambda: tailer.scanner.scans > scans + 3, "its other name is seen")
         (copy := host.logs / "being-made").write_bytes(host.app.read_bytes())
         os.truncate(host.app, 0)
         host.app.unlink()

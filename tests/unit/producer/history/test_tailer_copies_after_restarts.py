@@ -124,8 +124,10 @@ def test_what_is_written_to_a_copy_while_the_rest_is_read_there_is_its_own(tmp_p
             recorder.wait_received(3)
             host.append(lines(10, 200), host.logs / "app.log.0")
             (host.logs / "app.log.0").rename(copy)
-            scans = tailer._scans
-            wait_for(lambda: len(tailer.files) == 2 and tailer._scans > scans + 5, "it is seen")
+            scans = tailer.scanner.scans
+            wait_for(
+                lambda: len(tailer.files) == 2 and tailer.scanner.scans > scans + 5, "it is seen"
+            )
             recorder.behaviour = lambda _: 200
             wait_for(lambda: all(file.is_read for file in tailer.files), "both are read")
     assert b"".join(sorted(one.body for one in recorder.stored)) == lines(210)
@@ -161,8 +163,8 @@ def test_truncated_under_load_while_the_agent_lags(tmp_path: Path) -> None:
             host.append(lines(5000, 5100))
             wait_for(lambda: recorder.last.pending_bytes == len(lines(10_000)), "it is known")
             copytruncate(host, host.logs / "app.log.1")
-            scans = tailer._scans
-            wait_for(lambda: tailer._scans > scans + 3, "it is seen")
+            scans = tailer.scanner.scans
+            wait_for(lambda: tailer.scanner.scans > scans + 3, "it is seen")
             host.append(lines(10, 20_000))
             recorder.behaviour = lambda _: 200
             recorder.wait_text(lines(10_110))
@@ -183,8 +185,8 @@ def test_a_run_that_saw_the_truncation_ends_before_it_looked_for_the_copy(tmp_pa
             host.append(lines(5000, 5100))
             wait_for(lambda: recorder.last.pending_bytes == len(lines(10_000)), "it is known")
             copytruncate(host, host.logs / "app.log.1")
-            scans = tailer._scans
-            wait_for(lambda: tailer._scans > scans + 3, "it is seen")
+            scans = tailer.scanner.scans
+            wait_for(lambda: tailer.scanner.scans > scans + 3, "it is seen")
         (host.logs / "app.log.1").rename(host.logs / "app.log.2")
         host.app.rename(host.logs / "app.log.1")
         recorder.behaviour = lambda _: 200
@@ -261,8 +263,8 @@ def test_the_folder_is_away_when_the_copy_is_looked_for(tmp_path: Path) -> None:
             host.logs.rename(away)
             recorder.behaviour = lambda _: 200
             recorder.wait_text(lines(5100))
-            scans = tailer._scans
-            wait_for(lambda: tailer._scans > scans + 3, "it is looked for")
+            scans = tailer.scanner.scans
+            wait_for(lambda: tailer.scanner.scans > scans + 3, "it is looked for")
             away.rename(host.logs)
             recorder.wait_text(lines(10_100))
             wait_for(lambda: recorder.last.pending_bytes == 0, "it is read")
@@ -418,8 +420,8 @@ def test_what_was_left_to_a_file_is_read_in_its_copy_though_that_file_is_gone(
                 "it is passed over",
             )
             host.app.write_bytes(b"")
-            scans = tailer._scans
-            wait_for(lambda: tailer._scans > scans + 3, "it is seen")
+            scans = tailer.scanner.scans
+            wait_for(lambda: tailer.scanner.scans > scans + 3, "it is seen")
         host.app.unlink()
         recorder.behaviour = lambda _: 200
         host.drain()

@@ -119,7 +119,7 @@ def test_a_file_that_was_read_to_its_end_leaves_nothing_unknown_once_packed(
 def test_a_file_that_was_seen_and_not_read_at_all(host: Host, recorder: Recorder) -> None:
     recorder.report_status = 503
     with host.running(lines(100)) as tailer:
-        wait_for(lambda: tailer._scans > 3, "it is seen")
+        wait_for(lambda: tailer.scanner.scans > 3, "it is seen")
     recorder.report_status = 200
     pack(host)
     assert host.drain().lost_bytes == 0
@@ -172,8 +172,8 @@ def test_one_still_being_written_is_waited_for_and_holds_the_claim_back(
     packed.write_bytes(content[: len(content) // 2])
     recorder.reports.clear()
     with host.running() as tailer:
-        scans = tailer._scans
-        wait_for(lambda: tailer._scans > scans + 8, "it is seen")
+        scans = tailer.scanner.scans
+        wait_for(lambda: tailer.scanner.scans > scans + 8, "it is seen")
         assert all(
             source.caught_up_at_ms is None
             for report in recorder.reports

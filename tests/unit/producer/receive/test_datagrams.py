@@ -30,8 +30,8 @@ def send(tailer: Tailer, content: bytes) -> None:
             sender.send(line)
             if number % 100 == 99:
                 assert (
-                    tailer._spools.receivers["app"].settle(20)
-                    or tailer._spools.receivers["app"].is_paused
+                    tailer.receivers.receivers["app"].settle(20)
+                    or tailer.receivers.receivers["app"].is_paused
                 )
 
 
@@ -54,7 +54,7 @@ def test_what_comes_while_there_is_no_room_is_counted_in_bytes_and_later_ones_ar
     recorder.behaviour = lambda _: 503
     line = len(lines(1))
     with host.running() as tailer:
-        receiver = tailer._spools.receivers["app"]
+        receiver = tailer.receivers.receivers["app"]
         send(tailer, lines(8000))
         wait_for(lambda: receiver.is_paused, "it is full")
         wait_for(

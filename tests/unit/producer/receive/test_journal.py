@@ -140,7 +140,7 @@ def test_a_journal_that_is_longer_than_the_spool_waits(
     recorder.behaviour = lambda _: 503
     journal.add(*numbered(0, 3000))
     with host.running() as tailer:
-        wait_for(lambda: tailer._spools.receivers["app"].is_paused, "it is full")
+        wait_for(lambda: tailer.receivers.receivers["app"].is_paused, "it is full")
         wait_for(lambda: bool(recorder.reports), "a report")
         assert recorder.last.caught_up_at_ms is None
         recorder.behaviour = lambda _: 200
@@ -317,11 +317,11 @@ def test_nothing_is_received_behind_a_loss_that_cannot_be_written_down(
 
     monkeypatch.setattr(ReceivingLosses, "commit", tell_if_there_is_room)
     with host.running() as tailer:
-        wait_for(lambda: tailer._spools.receivers["app"].is_paused, "it waits")
+        wait_for(lambda: tailer.receivers.receivers["app"].is_paused, "it waits")
         assert len(messages(recorder)) == 10
         is_full = False
         wait_for(lambda: len(messages(recorder)) == 15, "it goes on")
-        assert not tailer._spools.receivers["app"].is_paused
+        assert not tailer.receivers.receivers["app"].is_paused
         wait_for(lambda: recorder.last.unknown_losses == 1, "it is reported")
 
 
@@ -416,7 +416,7 @@ def test_entries_that_are_vacuumed_while_the_spool_is_full_are_an_unknown_loss(
         )
         recorder.behaviour = lambda _: 503
         journal.add(*numbered(10, 3000))
-        wait_for(lambda: tailer._spools.receivers["app"].is_paused, "it is full")
+        wait_for(lambda: tailer.receivers.receivers["app"].is_paused, "it is full")
         journal.rotate()
         journal.add(*numbered(3000, 4000))
         vacuumed_at_ms = time.time_ns() // 1_000_000
@@ -444,7 +444,7 @@ def test_entries_that_are_vacuumed_while_it_cannot_read_are_an_unknown_loss(
             lambda: bool(recorder.reports) and recorder.last.caught_up_at_ms is not None,
             "it follows",
         )
-        process = tailer._spools.receivers["app"].input._process  # type: ignore[attr-defined]
+        process = tailer.receivers.receivers["app"].input._process  # type: ignore[attr-defined]
         process.send_signal(signal.SIGSTOP)
         try:
             journal.rotate()

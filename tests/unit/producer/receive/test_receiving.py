@@ -79,7 +79,7 @@ def test_senders_wait_while_the_spool_is_full_and_go_on_when_there_is_room(
     with host.running() as tailer, connect(tailer) as sender:
         thread = threading.Thread(target=sender.sendall, args=(sent,))
         thread.start()
-        wait_for(lambda: tailer._spools.receivers["app"].is_paused, "it is full")
+        wait_for(lambda: tailer.receivers.receivers["app"].is_paused, "it is full")
         wait_for(
             lambda: bool(recorder.reports) and recorder.last.pending_bytes > 1 << 16,
             "it is reported",
@@ -98,7 +98,7 @@ def test_a_source_is_not_caught_up_while_what_has_arrived_is_not_on_disk(
 ) -> None:
     recorder.behaviour = lambda _: 503
     with host.running() as tailer, connect(tailer) as sender:
-        receiver = tailer._spools.receivers["app"]
+        receiver = tailer.receivers.receivers["app"]
         assert receiver.settle(10)
         thread = threading.Thread(target=sender.sendall, args=(lines(20_000),))
         thread.start()

@@ -112,8 +112,8 @@ def test_a_torn_end_that_looks_had_seen_was_never_there(
     with host.running() as tailer:
         (spool / "0000000001.log").write_bytes(lines(10) + b"half a line")
         recorder.wait_text(lines(10))
-        scans = tailer._scans
-        wait_for(lambda: tailer._scans > scans + 2, "it is seen, and written down")
+        scans = tailer.scanner.scans
+        wait_for(lambda: tailer.scanner.scans > scans + 2, "it is seen, and written down")
     (spool / "0000000001.log").write_bytes(lines(10))  # the power cut
     summary = host.drain()
     assert (summary.lost_bytes, summary.unknown_losses) == (0, 0)

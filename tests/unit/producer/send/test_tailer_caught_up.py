@@ -259,11 +259,11 @@ def test_what_is_claimed_is_a_reading_from_before_the_scan(
     recorder.clock = lambda: now[0]
     scan, begin = FileScanner.scan, CaughtUpClaim.start_attempt
 
-    def slow_scan(self: FileScanner, number: int) -> ScanResult:
-        before[number] = now[0]
-        seen = scan(self, number)
+    def slow_scan(self: FileScanner) -> ScanResult:
+        before[len(before)] = now[0]
+        seen = scan(self)
         now[0] += 1000
-        running[0]._client.current_reading(age_max_s=-1.0)  # an answer arrives while it scans
+        running[0].client.current_reading(age_max_s=-1.0)  # an answer arrives while it scans
         return seen
 
     def noted(

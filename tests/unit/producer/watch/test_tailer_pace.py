@@ -34,7 +34,7 @@ def deaf(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def is_paced(tailer: Tailer) -> bool:
-    return tailer._pace.is_slow and not tailer._pace.is_due()
+    return tailer.pace.is_slow and not tailer.pace.is_due()
 
 
 def settled(recorder: Recorder, tailer: Tailer) -> None:
@@ -137,7 +137,7 @@ def test_without_hints_polling_finds_everything(
     paced.setattr(pace, "SLOWEST_S", 0.5)
     with host.running(lines(10)) as tailer:
         recorder.wait_text(lines(10))
-        wait_for(lambda: tailer._pace.is_slow, "full looks are rare")
+        wait_for(lambda: tailer.pace.is_slow, "full looks are rare")
         host.append(lines(10, 10))
         recorder.wait_text(lines(20))
         host.append(lines(10, 50), host.logs / "app.log.new")
@@ -243,26 +243,24 @@ def test_what_is_pending_is_told_between_full_looks_as_if_all_were_asked(
     host: Host, recorder: Recorder, paced: pytest.MonkeyPatch
 ) -> None:
     def all_told() -> bool:
-        return tailer._pending.by_source()["app"] == sum(
-            file.pending_bytes for file in tailer.files
-        )
+        return tailer.pending.by_source()["app"] == sum(file.pending_bytes for file in tailer.files)
 
     host.append(b"no end", host.logs / "app.log.unterminated")
     for number in range(20):
         host.append(lines(10, 10 * number), host.logs / f"app.log.{number}")
     with host.running() as tailer:
         settled(recorder, tailer)
-        assert all_told() and tailer._pending.by_source()["app"] == len(b"no end")
+        assert all_told() and tailer.pending.by_source()["app"] == len(b"no end")
         recorder.behaviour = lambda _: 503
         for number in range(5):
             host.append(lines(10, 1000), host.logs / f"app.log.{number}")
             host.append(b"begun", host.logs / f"app.log.{number + 5}")
         more = len(b"no end") + 5 * len(lines(10, 1000)) + 5 * len(b"begun")
-        wait_for(lambda: tailer._pending.by_source()["app"] == more, "all of it is told")
+        wait_for(lambda: tailer.pending.by_source()["app"] == more, "all of it is told")
         assert all_told() and is_paced(tailer)
         recorder.behaviour = lambda _: 200
         wait_for(
-            lambda: tailer._pending.by_source()["app"] == len(b"no end") + 5 * len(b"begun"),
+            lambda: tailer.pending.by_source()["app"] == len(b"no end") + 5 * len(b"begun"),
             "what has no line end stays",
         )
         assert all_told() and is_paced(tailer)

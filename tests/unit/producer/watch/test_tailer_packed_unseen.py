@@ -151,7 +151,7 @@ def test_one_still_being_written_is_waited_for(
     path.write_bytes(content[: len(content) // 2])
     recorder.reports.clear()
     with host.running() as tailer:
-        wait_for(lambda: tailer._scans > 12, "it is seen")
+        wait_for(lambda: tailer.scanner.scans > 12, "it is seen")
         assert all(
             source.caught_up_at_ms is None
             for report in recorder.reports
@@ -307,7 +307,7 @@ def test_a_stop_before_it_was_looked_into(
     monkeypatch.setattr("hourmark_producer.files.waits.COMPRESSED_SCANS", 1_000_000)
     wait_for(lambda: time.time() > path.stat().st_mtime + 0.1, "the next look is later")
     with host.running() as tailer:
-        wait_for(lambda: tailer._scans > 5, "it is seen")
+        wait_for(lambda: tailer.scanner.scans > 5, "it is seen")
     monkeypatch.setattr("hourmark_producer.files.waits.COMPRESSED_SCANS", 3)
     summary = host.drain()
     assert sent(recorder) == distinct(lines(5100))

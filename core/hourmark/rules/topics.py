@@ -23,9 +23,9 @@ def edge_topics(kafka: KafkaSettings, types: Sequence[EventType]) -> list[TopicS
         types: Event types, each of which has one topic.
 
     Returns:
-        The topics `hourmark.audit` (number of events per byte range of input), `hourmark.hosts`
-        (up to which time each host has sent its data) and `hourmark.types` (declared types and
-        sources), then one topic for each type.
+        The topics `hourmark.audit` (audit records: the number of events in each byte range of
+        input), `hourmark.hosts` (host reports: the time up to which each host has sent its data)
+        and `hourmark.types` (the declared types and sources), then one topic for each type.
     """
     common = topic_settings(
         kafka.retention_hours, kafka.max_message_bytes, kafka.edge.min_insync_replicas
@@ -36,11 +36,23 @@ def edge_topics(kafka: KafkaSettings, types: Sequence[EventType]) -> list[TopicS
         TopicSpec(HOSTS, 1, common),
         TopicSpec(TYPES, 1, compacted),
     ]
-    for t in types:
-        hours = t.retention_hours or kafka.retention_hours
-        settings = topic_settings(hours, kafka.max_message_bytes, kafka.edge.min_insync_replicas)
-        wanted.append(TopicSpec(events_topic(t.name), t.partitions, settings))
-    return wanted
+    return wanted + [event_topic_spec(kafka, t) for t in types]
+
+
+def event_topic_spec(kafka: KafkaSettings, event_type: EventType) -> TopicSpec:
+    """Return the topic that an edge cluster needs for an event type.
+
+    Args:
+        kafka: Kafka settings of one site.
+        event_type: The event type.
+
+    Returns:
+        The topic with the number of partitions and the retention that the type declares, or with
+        the retention of the Kafka settings if the type declares none.
+    """
+    hours = event_type.retention_hours or kafka.retention_hours
+    settings = topic_settings(hours, kafka.max_message_bytes, kafka.edge.min_insync_replicas)
+    return TopicSpec(events_topic(event_type.name), event_type.partitions, settings)
 
 
 def central_topics(kafka: KafkaSettings, types: Sequence[EventType]) -> list[TopicSpec]:

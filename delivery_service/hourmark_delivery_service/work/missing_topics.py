@@ -1,0 +1,110 @@
+"""Recreates the topic of a declared event type that does not exist at the edge.
+
+A byte range of a log file holds lines of several types and is acknowledged as a whole, so one
+missing topic would block all types of the file. Only the records of the deleted topic are lost, and
+that remains detectable: a recreated topic has another id, which the closer and `hourmark mirror
+verify` compare with the id that they recorded.
+
+The controller of the cluster decides whether the topic exists. A broker with outdated metadata, or
+two services at once, can therefore not replace an existing topic.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from hourmark.clock import Clock
+from hourmark.errors import HourmarkError
+from hourmark.kafka.topic_names import events_topic
+from hourmark.rules.event_types import EventType
+from hourmark_delivery_service.work.rules_store import RulesStore
+
+_LOG = logging.getLogger(__name__)
+
+CONFIRM_S: Final = 5.0  # an operator who replaces a topic may still be between the two steps
+FORGET_S: Final = 60.0
+RETRY_S: Final = 30.0
+
+CreateTopic = Callable[[EventType], None]
+
+
+@dataclasses.dataclass
+class _MissingTopic:
+    first_s: float
+    last_s: float
+    next_attempt_s: float
+    error: str = ""
+    task: asyncio.Task[None] | None = None
+
+
+class MissingTopics:
+    """Creates the Kafka topics of event types again that requests found missing.
+
+    A topic is created only if it is still missing some seconds after the first report, because an
+    operator may be replacing it. Use the object in one event loop.
+
+    Args:
+        create: Blocking function that creates the topic of an event type, and does nothing if it
+            exists. Raises `HourmarkError` if it fails.
+        rules: Declared event types.
+        clock: Source of the current time.
+    """
+
+    def __init__(self, create: CreateTopic, rules: RulesStore, clock: Clock) -> None:
+        self._create, self._rules, self._clock = create, rules, clock
+        self._missing: dict[str, _MissingTopic] = {}
+
+    def report(self, event_type: str) -> None:
+        """Report that the topic of an event type does not exist, to create it once confirmed.
+
+        The topic is created in the background if it is reported again `CONFIRM_S` seconds or more
+        after the first report. After a failure, creation is tried again after `RETRY_S` seconds.
+
+        Args:
+            event_type: Name of the event type. A type without a known declaration is ignored.
+        """
+        declaration = self._rules.declaration(event_type)
+        if declaration is None:
+            return
+        now_s = self._clock.monotonic_s()
+        topic = self._missing.get(event_type)
+        if topic is None or (now_s - topic.last_s > FORGET_S and topic.task is None):
+            topic = self._missing[event_type] = _MissingTopic(now_s, now_s, now_s + CONFIRM_S)
+        topic.last_s = now_s
+        if now_s >= topic.next_attempt_s and topic.task is None:
+            topic.next_attempt_s = now_s + RETRY_S
+            topic.task = asyncio.create_task(self._create_topic(declaration, topic))
+
+    def error(self, event_type: str) -> str:
+        """Return why the topic of an event type could not be created.
+
+        Args:
+            event_type: Name of the event type.
+
+        Returns:
+            The cause; empty if no attempt failed.
+        """
+        topic = self._missing.get(event_type)
+        return "" if topic is None else topic.error
+
+    async def _create_topic(self, declaration: EventType, topic: _MissingTopic) -> None:
+        name = events_topic(declaration.name)
+        try:
+            await asyncio.to_thread(self._create, declaration)
+        except HourmarkError as error:
+            if not topic.error:
+                _LOG.error("the missing topic %s could not be created: %s", name, error)
+            topic.error = str(error)
+            topic.task = None
+            return
+        _LOG.error(
+            "topic %s did not exist at the edge and was created again. If it was deleted, its "
+            "records that the mirror had not copied are lost: docs/runbooks/"
+            "mirror-topic-recreated.md describes what to do",
+            name,
+        )
+        self._missing.pop(declaration.name, None)

@@ -1,0 +1,36 @@
+"""What an HDFS NameNode reports about itself on its HTTP port, which is no part of WebHDFS."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, build_opener
+
+_JMX: Final = "/jmx?qry=Hadoop:service=NameNode,name=NameNodeInfo"
+# No proxy, as in WebHDFS: addresses of the cluster are internal.
+_DIRECT: Final = build_opener(ProxyHandler({}))
+
+
+def read_namenode_info(webhdfs: str, seconds: float) -> dict[str, Any] | None:
+    """Return the attributes of an HDFS NameNode's JMX bean `NameNodeInfo`.
+
+    They contain, for example, the safe mode, the live DataNodes and the number of missing blocks.
+
+    Args:
+        webhdfs: The NameNode's HTTP address, the setting `storage.webhdfs`.
+        seconds: Timeout of the request in seconds.
+
+    Returns:
+        Values by attribute name; None if the server responds without this bean, for example because
+        it is a WebHDFS gateway.
+
+    Raises:
+        OSError: The server does not answer in time.
+    """
+    try:
+        with _DIRECT.open(webhdfs.rstrip("/") + _JMX, timeout=seconds) as answer:
+            (bean,) = json.load(answer)["beans"]
+            return dict(bean)
+    except (HTTPError, ValueError, KeyError, TypeError):
+        return None

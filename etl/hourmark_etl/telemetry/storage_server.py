@@ -1,0 +1,109 @@
+"""Status of the storage of buckets for `hourmark status`: NameNode, DataNodes, or a local folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from hourmark.commands.server_status import ServerStatus
+from hourmark.config.loading import Config
+from hourmark.printing import name_some
+from hourmark_etl.storage.namenode import read_namenode_info
+
+SILENT_S: Final = 20  # a DataNode sends a heartbeat every few seconds
+_ANSWER_S: Final = 5.0
+
+
+def storage_server(config: Config) -> list[ServerStatus]:
+    """Return the status of the storage that contains the buckets, for `hourmark status`.
+
+    The NameNode of HDFS is queried with a timeout of 5 seconds. Errors are part of the status and
+    are not raised.
+
+    Args:
+        config: Configuration with the settings `storage.root` and `storage.webhdfs`.
+
+    Returns:
+        One entry for the local folder or the NameNode, and a second one if a DataNode has sent no
+        heartbeat to the NameNode for more than 20 seconds. A local folder that does not exist yet
+        is healthy.
+    """
+    root = config.storage.root
+    if root.startswith("file://"):
+        folder = Path(root.removeprefix("file://"))
+        is_there = "exists" if folder.is_dir() else "not written yet"
+        return [ServerStatus(name="storage", address=root, healthy=True, detail=is_there)]
+    address = config.storage.webhdfs
+    try:
+        info = read_namenode_info(address, _ANSWER_S)
+    except OSError as error:
+        return [
+            _unhealthy(
+                "namenode",
+                address,
+                f"does not answer: {getattr(error, 'reason', error)}",
+                "see that it runs and its log; until then nothing is staged, and nothing closes",
+            )
+        ]
+    if info is None:
+        return [ServerStatus(name="namenode", address=address, healthy=True, detail="answers")]
+    return [evaluate_namenode_info(address, info), *_silent_datanodes(info)]
+
+
+def evaluate_namenode_info(address: str, info: Mapping[str, Any]) -> ServerStatus:
+    """Determine from the attributes of an HDFS NameNode whether files can be written and read.
+
+    The function performs no I/O.
+
+    Args:
+        address: HTTP address of the NameNode.
+        info: Attributes of its JMX bean `NameNodeInfo`, as `read_namenode_info` returns them.
+
+    Returns:
+        An unhealthy status with the operator's next step if the NameNode is in safe mode, if blocks
+        have no replica left, or if there is no live DataNode; otherwise a healthy status.
+    """
+    if info.get("Safemode"):
+        return _unhealthy(
+            "namenode",
+            address,
+            "in safe mode: nothing can be written",
+            "see that its DataNodes run; `hdfs dfsadmin -safemode get` shows whether it leaves it",
+        )
+    if missing := int(info.get("NumberOfMissingBlocks", 0)):
+        return _unhealthy(
+            "namenode",
+            address,
+            f"{missing} blocks have no replica left",
+            "bring back DataNodes; `hdfs fsck /` names the files",
+        )
+    live = len(_nodes(info))
+    if not live:
+        return _unhealthy("namenode", address, "no live DataNode", "see that DataNodes run")
+    return ServerStatus(
+        name="namenode", address=address, healthy=True, detail=f"{live} live DataNodes"
+    )
+
+
+def _silent_datanodes(info: Mapping[str, Any]) -> Iterator[ServerStatus]:
+    silent = sorted(
+        name for name, node in _nodes(info).items() if int(node.get("lastContact", 0)) > SILENT_S
+    )
+    if silent:
+        yield _unhealthy(
+            "datanode",
+            name_some(silent),
+            f"no heartbeat to the NameNode for over {SILENT_S} s",
+            "on that host: see that the DataNode runs and its log",
+        )
+
+
+def _nodes(info: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    found: Mapping[str, Mapping[str, Any]] = json.loads(info.get("LiveNodes", "{}"))
+    return found
+
+
+def _unhealthy(name: str, address: str, detail: str, do: str) -> ServerStatus:
+    return ServerStatus(name=name, address=address, healthy=False, detail=detail, do=do)

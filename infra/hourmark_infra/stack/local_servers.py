@@ -1,0 +1,47 @@
+"""The local stack's servers for `hourmark status`, if the configuration is that of the stack."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from pathlib import Path
+
+from hourmark.commands.server_status import ServerStatus
+from hourmark.config.loading import Config, stack_state_dir
+from hourmark_infra.stack.control import LocalStack
+from hourmark_infra.stack.state import state_file
+
+
+def local_servers(config: Config | None) -> list[ServerStatus] | None:
+    """Return the status of the local stack's servers, if the configuration uses the local stack.
+
+    Args:
+        config: The configuration; None if no configuration is given, which means the local stack.
+
+    Returns:
+        The servers in start order. None if there is no local stack, or if the edge cluster of the
+        configuration is not that of the stack.
+
+    Raises:
+        HourmarkError: The state file of the stack cannot be read.
+    """
+    home = stack_state_dir()
+    if not state_file(home).exists():
+        return None
+    stack = LocalStack.load(home)
+    if config is not None and config.kafka.edge.bootstrap != stack.layout.bootstrap("edge"):
+        return None
+    return [_with_next_step(server) for server in stack.status()]
+
+
+def _with_next_step(server: ServerStatus) -> ServerStatus:
+    if server.healthy:
+        return server
+    if server.pid is not None:
+        do = f"see its log {server.log}; if it hangs, end process {server.pid}, then `hourmark up`"
+        return dataclasses.replace(server, do=do)
+    since_ms = None
+    with contextlib.suppress(OSError):  # a server that ran wrote to its log until it ended
+        since_ms = Path(server.log).stat().st_mtime_ns // 1_000_000
+    do = f"`hourmark up` starts it; its log: {server.log}"
+    return dataclasses.replace(server, do=do, since_ms=since_ms)

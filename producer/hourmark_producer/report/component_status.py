@@ -1,0 +1,74 @@
+"""Status of the tailer of this host for `hourmark status` and `hourmark doctor`.
+
+Only here the ranges that a service refuses are known by file and reason. On other hosts, tailers
+are known by their reports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from hourmark.commands.component_status import ComponentState, ComponentStatus
+from hourmark.commands.problems import CauseClass, Problem
+from hourmark.config.loading import Config
+from hourmark_producer.checkpoint.installation import CHECKPOINT
+from hourmark_producer.report.status import TailerStatus, read_status
+
+_STATUS: str = "`hourmark tail status`"
+
+
+def local_tailer(config: Config, now_ms: int) -> ComponentStatus:  # noqa: ARG001  # a status function
+    """Return the status of the tailer (log shipper) on this host, from its state folder.
+
+    Args:
+        config: Configuration with the group `tailer`.
+        now_ms: Not used; the state folder is read with this host's clock.
+
+    Returns:
+        `RUNNING` if the tailer runs, otherwise `NOT_RUNNING`. Each lasting problem that the running
+        tailer reports, such as a range that no service accepts, is a problem of the status, and so
+        is undelivered data while no tailer runs. There is no problem if no tailer has ever run on
+        this host.
+
+    Raises:
+        HourmarkError: The state folder cannot be read.
+    """
+    folder: Path = config.tailer.state_dir
+    if not (folder / CHECKPOINT).is_file():
+        return ComponentStatus(ComponentState.NOT_RUNNING, f"no tailer has run in {folder}")
+    status = read_status(folder, [source.name for source in config.tailer.sources])
+    pending = sum(source.pending_bytes + source.in_flight_bytes for source in status.sources)
+    return ComponentStatus(
+        ComponentState.RUNNING if status.pid else ComponentState.NOT_RUNNING,
+        f"tailer {'runs' if status.pid else 'does not run'} in {folder}; "
+        f"{len(status.files)} files, {pending} bytes not acknowledged",
+        status.pid,
+        status.standing.written_at_ms if status.standing else None,
+        tuple(_problems(status)),
+    )
+
+
+def _problems(status: TailerStatus) -> Iterator[Problem]:
+    standing = status.standing
+    conditions = standing.troubles if standing and status.pid == standing.pid else []
+    for n, condition in enumerate(conditions):
+        yield Problem(
+            cause=CauseClass.HOST,
+            key=f"tailer-condition:{n}",
+            subject="tailer of this host",
+            what=condition.message,
+            do=f"as it says; {_STATUS} shows files and services",
+            since_ms=condition.since_ms,
+            group="conditions of this host's tailer",
+        )
+    messages = {condition.message for condition in conditions}
+    for n, message in enumerate(m for m in status.attention if m not in messages):
+        yield Problem(
+            cause=CauseClass.HOST,
+            key=f"host:{status.host_id}" if n == 0 else f"tailer-attention:{n}",
+            subject="tailer of this host",
+            what=message,
+            do=f"{_STATUS} shows files and services; its log has the reason",
+            since_ms=standing.written_at_ms if standing else None,
+        )

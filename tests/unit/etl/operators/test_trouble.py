@@ -1,0 +1,216 @@
+"""What the ledger shows of types, hosts and clocks in trouble: each fault once, a common cause as
+one line, and nothing while all is well.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from tests.support.records import END, HOUR, blocker, frontier, tailer
+
+from hourmark.commands.problems import SERVICE_REPLACED_MS, CauseClass, Problem
+from hourmark.records.host_reports import CLOCKS_APART_MS_REPORTED
+from hourmark.records.hours import Hour
+from hourmark_etl.model import ClosingPhase, HourState, ReportedSource
+from hourmark_etl.operators.trouble import (
+    BEHIND_MS,
+    FAULT_MS,
+    OVERDUE_MS,
+    UNEXPLAINED_MS,
+    LedgerFacts,
+    find_problems,
+)
+
+NOW_MS = END + OVERDUE_MS + 60_000
+TAILER = tailer(received_at_ms=NOW_MS - 2000, caught_up_at_ms=NOW_MS, heard_at_ms=NOW_MS - 1000)
+SERVICE = dataclasses.replace(
+    TAILER, host_id="s" * 32, source="api", host_name="svc", kind="service"
+)
+NEXT = Hour(HOUR.start_s + 3600)  # it has not ended
+
+
+def of(reporter: ReportedSource, ago_ms: int, **changes: Any) -> ReportedSource:
+    """Heard so long ago."""
+    at_ms = NOW_MS - ago_ms
+    return dataclasses.replace(
+        reporter, **{"heard_at_ms": at_ms, "received_at_ms": at_ms - 1000} | changes
+    )
+
+
+def find(**changes: Any) -> list[Problem]:
+    usual: dict[str, Any] = {
+        "now_ms": NOW_MS,
+        "deadline_seconds": 7200.0,
+        "frontiers": [frontier(hour=NEXT)],
+        "blockers": {},
+        "reporters": [SERVICE, TAILER],
+        "heartbeat_ms": NOW_MS - 3000,
+    }
+    return list(find_problems(LedgerFacts(**usual | changes)))
+
+
+def waiting(count: int, phase: ClosingPhase, what: str, since_ms: int = END) -> dict[str, Any]:
+    """So many types whose hour waits for that."""
+    names = [f"type-{n:03}" for n in range(count)]
+    return {
+        "frontiers": [frontier(name) for name in names],
+        "blockers": {
+            name: dataclasses.replace(
+                blocker(phase, what.replace("TYPE", name)),
+                event_type=name,
+                hour=HOUR,
+                since_ms=since_ms,
+            )
+            for name in names
+        },
+    }
+
+
+def test_where_all_is_well_nothing_is_found() -> None:
+    assert find() == []
+    assert find(frontiers=[], reporters=[]) == []
+
+
+def test_a_hundred_types_that_wait_for_one_server_are_one_problem() -> None:
+    (found,) = find(**waiting(100, ClosingPhase.STORAGE, "HDFS does not answer for TYPE"))
+    assert (found.cause, found.count, found.subject) == (CauseClass.TYPES, 100, "100 types")
+    assert found.examples == ("type-000", "type-001", "type-002")
+    assert "(storage) HDFS does not answer for type-000" in found.what
+    assert f"`hourmark bucket why type-000 {HOUR}`" in found.do
+    assert found.since_ms == END
+
+
+def test_types_with_different_causes_are_different_problems() -> None:
+    first = waiting(5, ClosingPhase.STORAGE, "HDFS does not answer")
+    second = waiting(7, ClosingPhase.SERVERS, "the edge does not answer")
+    renamed = {f"b-{name}": b for name, b in second["blockers"].items()}
+    found = find(
+        frontiers=[*first["frontiers"], *(frontier(name) for name in renamed)],
+        blockers=first["blockers"]
+        | {name: dataclasses.replace(b, event_type=name) for name, b in renamed.items()},
+    )
+    assert [p.count for p in found] == [5, 7]
+
+
+def test_numbers_that_differ_between_types_do_not_make_two_causes() -> None:
+    world = waiting(2, ClosingPhase.EVENTS, "edge.events.TYPE-0: 17 records are not mirrored")
+    world["blockers"]["type-001"] = dataclasses.replace(
+        world["blockers"]["type-001"], what=("edge.events.type-001-3: 9 records are not mirrored",)
+    )
+    (found,) = find(**world)
+    assert found.count == 2
+
+
+@pytest.mark.parametrize(
+    ("phase", "waits_ms", "is_found"),
+    [
+        (ClosingPhase.STORAGE, FAULT_MS, False),
+        (ClosingPhase.STORAGE, FAULT_MS + 1, True),
+        (ClosingPhase.EVENTS, FAULT_MS + 1, False),
+        (ClosingPhase.EVENTS, OVERDUE_MS, True),
+    ],
+)
+def test_a_fault_is_reported_at_once_and_a_regular_step_once_it_is_overdue(
+    phase: ClosingPhase, waits_ms: int, is_found: bool
+) -> None:
+    found = find(**waiting(1, phase, "it waits", NOW_MS - waits_ms))
+    assert bool(found) is is_found
+
+
+def test_a_regular_step_soon_after_the_hours_end_is_no_problem() -> None:
+    now_ms = END + OVERDUE_MS - 1
+    world = waiting(1, ClosingPhase.REPORTS, "reports", END)
+    fresh = [dataclasses.replace(r, heard_at_ms=now_ms, received_at_ms=now_ms) for r in (SERVICE,)]
+    assert find(**world, now_ms=now_ms, heartbeat_ms=now_ms, reporters=fresh) == []
+
+
+def test_without_a_driver_all_overdue_types_are_its_consequence() -> None:
+    world = waiting(100, ClosingPhase.STORAGE, "HDFS does not answer")
+    (found,) = find(**world, heartbeat_ms=NOW_MS - 60_000, reporters=[of(TAILER, 900_000)])
+    assert (found.count, found.cause) == (100, CauseClass.TYPES)
+    assert "because no driver runs" in found.what and "`hourmark etl run`" in found.do
+
+
+def test_an_hour_that_waits_for_nothing_known_is_a_problem_unless_a_backlog_is_closed() -> None:
+    late_ms = END + UNEXPLAINED_MS + 1
+    world: dict[str, Any] = {
+        "frontiers": [frontier()],
+        "now_ms": late_ms,
+        "heartbeat_ms": late_ms,
+        "reporters": [
+            dataclasses.replace(
+                SERVICE, heard_at_ms=late_ms, received_at_ms=late_ms, caught_up_at_ms=late_ms
+            )
+        ],
+    }
+    (found,) = find(**world)
+    assert found.subject == f"click {HOUR}"
+    assert find(**world, progressing=frozenset({"click"})) == []
+
+
+def test_a_damaged_row_names_the_type_and_what_repairs_it() -> None:
+    damaged = frontier(hour=Hour(0), state=HourState.DAMAGED, alarm=("its digest is wrong",))
+    (found,) = find(frontiers=[damaged])
+    assert found.subject == "click" and found.since_ms is None
+    assert "its digest is wrong" in found.what and "hourmark ledger" in found.do
+
+
+def test_a_silent_host_is_named_and_a_waived_one_or_one_that_signed_off_is_not() -> None:
+    (found,) = find(reporters=[SERVICE, of(TAILER, 90_000)])
+    assert (found.subject, found.since_ms) == (f"tailer {TAILER.host_name}", NOW_MS - 90_000)
+    for changes in ({"waived": True}, {"goodbye": True}):
+        assert find(reporters=[SERVICE, of(TAILER, 90_000, **changes)]) == []
+
+
+def test_a_silent_service_is_forgotten_once_another_has_replaced_it() -> None:
+    other = {"host_id": "t" * 32, "host_name": "svc-2"}
+    for ago_ms, count in ((90_000, 1), (SERVICE_REPLACED_MS + 2000, 0)):
+        assert len(find(reporters=[SERVICE, of(SERVICE, ago_ms, **other)])) == count
+
+
+def test_if_no_report_is_read_staging_is_named_and_not_every_host() -> None:
+    (found,) = find(reporters=[of(SERVICE, 90_000), of(TAILER, 95_000)])
+    assert (found.cause, found.subject) == (CauseClass.COMPONENT, "host reports")
+
+
+def test_types_that_wait_for_reports_that_nobody_reads_are_told_no_other_cause() -> None:
+    world = waiting(100, ClosingPhase.REPORTS, "no delivery service has reported yet")
+    for reporters in ([], [of(SERVICE, 90_000)]):
+        reports, types = find(**world, reporters=reporters)
+        assert (reports.subject, types.subject) == ("host reports", "100 types")
+        assert "because the driver reads no reports" in types.what
+        assert "`hourmark serve`" not in types.do
+
+
+def test_a_host_that_reports_and_delivers_nothing_is_named_with_what_to_ask_there() -> None:
+    behind = of(TAILER, 1000, pending_bytes=4096, caught_up_at_ms=NOW_MS - BEHIND_MS - 1)
+    (found,) = find(reporters=[SERVICE, behind])
+    assert "4,096 bytes pending" in found.what and "`hourmark tail status`" in found.do
+    recent = of(TAILER, 1000, pending_bytes=4096, caught_up_at_ms=NOW_MS - BEHIND_MS + 1)
+    assert find(reporters=[SERVICE, recent]) == []
+
+
+@pytest.mark.parametrize(
+    ("ahead_ms", "words"),
+    [(CLOCKS_APART_MS_REPORTED + 5000, "ahead of"), (-CLOCKS_APART_MS_REPORTED - 5000, "behind")],
+)
+def test_a_service_whose_clock_is_wrong_is_named_before_all_else(ahead_ms: int, words: str) -> None:
+    skewed = of(
+        SERVICE,
+        1000,
+        host_id="t" * 32,
+        host_name="svc-2",
+        received_at_ms=NOW_MS - 2000 + ahead_ms,
+    )
+    (found,) = find(reporters=[SERVICE, skewed, TAILER])
+    assert found.cause is CauseClass.CLOCK
+    assert (
+        found.subject == "clock of delivery service svc-2" and f"{words} the driver's" in found.what
+    )
+
+
+def test_set_aside_records_and_unreadable_partitions_are_counted() -> None:
+    found = find(set_aside=3, unreadable=("edge.events.click-0",))
+    assert [p.key for p in found] == ["unreadable", "set-aside"]
