@@ -10,7 +10,7 @@ import fastavro
 from tests.support.memory_storage import MemoryStorage
 from tests.support.simulator.losses import ID_BYTES, Losses
 from tests.support.simulator.producers import Producers
-from tests.support.simulator.sites import FakeMirror
+from tests.support.simulator.sites import ALIAS, FakeMirror
 from tests.support.simulator.truth import (
     FIRST_HOUR,
     OLD_HOURS,
@@ -23,7 +23,7 @@ from tests.support.simulator.truth import (
 
 from hourmark.avro.framing import framing_header
 from hourmark.kafka.clients import Partition
-from hourmark.kafka.topic_names import AUDIT
+from hourmark.kafka.topic_names import AUDIT, central_topic
 from hourmark.records.event_id import EventId
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import MARKER, Grade, Manifest, PreviousMarker
@@ -317,7 +317,8 @@ class Judge:
         by_id = {bytes(x.id): x for x in self._producers.ranges}
         told = any(word in text for text in self._waived(event_type) for word in LOST)
         lost = {id(record) for record in self._mirror.skipped} if told else set()
-        gone = self._losses.gone(staged_by(manifest)) if told else ()
+        below = staged_by(manifest) | promised_by(manifest)
+        gone = self._losses.gone(below) if told else ()
         for record in self._producers.edge.logs[Partition(AUDIT, 0)].records:
             if (
                 record is None
@@ -459,3 +460,11 @@ class Judge:
 def staged_by(manifest: Manifest) -> dict[Partition, int]:
     """To where its topics were staged when it was frozen."""
     return {Partition(o.topic, o.partition): o.next for o in manifest.offsets}
+
+
+def promised_by(manifest: Manifest) -> dict[Partition, int]:
+    """To where promises were staged when it was cut."""
+    return {
+        Partition(central_topic(AUDIT, ALIAS if site == "0" else site), 0): offset
+        for site, offset in manifest.evidence.audit_next.items()
+    }
