@@ -103,7 +103,7 @@ class ExistingConfig:
         """Return the first hourly bucket for types that are added to this configuration.
 
         Args:
-            wanted: Bucket that contains the oldest line of the added log files.
+            wanted: Bucket that `choose_first_hour` returns for the added log files.
             now_ms: Current time in Unix milliseconds.
 
         Returns:

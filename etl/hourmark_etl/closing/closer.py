@@ -557,7 +557,7 @@ class Closer:
         for closing in published.closings:
             f, manifest = closing.frontier, closing.manifest
             self._holds.release(f.event_type)
-            self._ports.metrics.count_closed_bucket(f.hour, manifest)
+            self._ports.metrics.count_closed_bucket(f.due_ms, manifest)
         for line in format_closed_buckets(closing.manifest for closing in published.closings):
             _LOG.info("%s", line)
         for f, error in published.failures:

@@ -71,13 +71,13 @@ def next_hours(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return the hour of the next bucket that each event type will close.
 
     Args:
-        rows: Rows of `hourmark bucket ls --json`. Rows of closed buckets are ignored.
+        rows: Rows of `hourmark bucket ls --summary --json`.
 
     Returns:
-        Label of the hour, such as `2026-11-21T05`, by type name. A type without an open bucket in
-        `rows` is missing.
+        Label of the hour, such as `2026-11-21T05`, by type name. Empty text for a type that has
+        closed nothing, as its first bucket may be that of any older hour.
     """
-    return {row["type"]: row["hour"] for row in rows if row["state"] != _CLOSED}
+    return {row["type"]: (row["next_hour"] or "") if row["last_hour"] else "" for row in rows}
 
 
 def buckets_closed_since(
@@ -88,7 +88,8 @@ def buckets_closed_since(
     Args:
         rows: Rows of `hourmark bucket ls --json`.
         since: Label of the next bucket to close at the time of the earlier listing, by event type
-            name, as returned by `next_hours`. All buckets of a type that is missing are returned.
+            name, as returned by `next_hours`. All buckets of a type that is missing, or whose label
+            is empty, are returned.
 
     Returns:
         The rows of these buckets in the order of `rows`.

@@ -17,6 +17,7 @@ from tests.support.closing import (
     override,
     poll,
     send,
+    send_again,
     settle,
     until,
     wait_of,
@@ -193,6 +194,25 @@ def test_an_hour_between_closed_ones_and_the_first_is_still_filled(world: World)
     assert manifest(world, at=FIRST_HOUR).late == {str(THIRD): 1}, (
         "the frontier had passed it, and never moves back"
     )
+
+
+@pytest.mark.parametrize("later_ms", [0, 2], ids=["", "and old files are cleaned up"])
+def test_an_event_of_a_back_filled_hour_that_comes_again_is_dropped(
+    world: World, later_ms: int
+) -> None:
+    old_line(world, OLDEST, "click", "view")
+    sent = world.producers.ranges[-1]
+    settle_old(world)
+    send_again(world, sent, recorded=True)
+    settle_old(world)
+    world.clean(later_ms)
+    send_again(world, sent)
+    settle(world, FIRST_HOUR)
+    for event_type in ("click", "view"):
+        closed = manifests(world, event_type)
+        assert [(m.hour, m.events) for m in closed] == [(str(OLDEST), 1), (str(FIRST_HOUR), 0)]
+        assert closed[1].duplicates_removed >= 1
+    world.judge.check_end()
 
 
 def test_a_promise_without_its_events_keeps_an_old_hour_open(world: World) -> None:
