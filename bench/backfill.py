@@ -18,7 +18,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 BEGUN: Final = dt.datetime(2005, 6, 3, 15, 42, 50, tzinfo=dt.UTC)
 _EVERY: Final = dt.timedelta(hours=2)
@@ -40,11 +40,11 @@ def write_old_log(file: Path, hours: int) -> list[str]:
     return [f"{at:%Y-%m-%dT%H}" for at in times]
 
 
-def _query(folder: Path, *arguments: str) -> Any:
+def _run(folder: Path, *arguments: str) -> bytes:
     environment = {**os.environ, "HOURMARK_HOME": str(folder / "home"), "TZ": "UTC"}
     command = [sys.executable, "-m", "hourmark", *arguments]
     done = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, check=True)
-    return json.loads(done.stdout) if done.stdout else None
+    return done.stdout
 
 
 def measure(folder: Path, hours: int) -> dict[str, float]:
@@ -55,21 +55,28 @@ def measure(folder: Path, hours: int) -> dict[str, float]:
         hours: Number of hours with a line.
 
     Returns:
-        The number of buckets, the seconds from the cut to the last publication (`seconds`), and the
-        rate in hours per minute.
+        The number of buckets, the seconds from the cut to the last publication (`seconds`), those
+        from the first publication on (`publishing_seconds`), and the rate in hours per minute.
     """
     labels = write_old_log(folder / "old.log", hours)
     try:
-        told = _query(folder, "run", "--once", str(folder / "old.log"), "--yes", "--json")
+        told = json.loads(_run(folder, "run", "--once", "old.log", "--yes", "--json"))
         closed = [row["hour"] for row in told["buckets"] if row["grade"] == "proved"]
         assert closed == labels, "each line is in a proved bucket of its own hour"
-        last = _query(
-            folder, "bucket", "show", "old", labels[-1], "--json", "--config", told["config"]
+        show = ("--json", "--config", told["config"])
+        first, last = (
+            json.loads(_run(folder, "bucket", "show", "old", label, *show))
+            for label in (labels[0], labels[-1])
         )
     finally:
-        _query(folder, "purge", "--yes")
+        _run(folder, "purge", "--yes")
     seconds = (last["closed_at_ms"] - last["evidence"]["cut_at_ms"]) / 1000
-    return {"buckets": hours, "seconds": seconds, "hours_per_minute": 60 * hours / seconds}
+    return {
+        "buckets": hours,
+        "seconds": seconds,
+        "publishing_seconds": (last["closed_at_ms"] - first["closed_at_ms"]) / 1000,
+        "hours_per_minute": round(60 * hours / seconds),
+    }
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

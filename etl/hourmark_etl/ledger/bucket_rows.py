@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import zstandard
@@ -221,7 +221,7 @@ def bucket_rows(
     from_s: int = 0,
     to_s: int | None = None,
     has_days: bool = True,
-) -> Iterator[BucketRow]:
+) -> Generator[BucketRow]:
     """Yield the ledger's rows of closed buckets in a time span.
 
     Rows of old days are packed into one row per day. They are yielded first. Within each event
@@ -261,10 +261,11 @@ def bucket_rows(
                 yield from _unpacked(
                     day, lambda hour_s: hour_s >= from_s and (to_s is None or hour_s <= to_s)
                 )
-    for row in connection.execute(
+    with connection.execute(
         recent.order_by(_BUCKETS.c.type, _BUCKETS.c.hour), execution_options=streamed
-    ):
-        yield BucketRow(*row)
+    ) as result:
+        for row in result:
+            yield BucketRow(*row)
 
 
 def select_bucket_rows(

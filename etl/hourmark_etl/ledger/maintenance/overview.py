@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 
@@ -100,8 +101,11 @@ def read_following_manifest(database: Database, event_type: str, hour: Hour) -> 
     Raises:
         DamagedRow: The ledger row of the bucket is damaged, or its manifest is invalid.
     """
-    with database.reading() as connection:
-        row = next(bucket_rows(connection, event_type, from_s=hour.end_s), None)
+    with (
+        database.reading() as connection,
+        contextlib.closing(bucket_rows(connection, event_type, from_s=hour.end_s)) as rows,
+    ):
+        row = next(rows, None)
     try:
         return None if row is None else Manifest.decode(row.manifest.encode())
     except ValueError as error:
