@@ -25,8 +25,7 @@ _ZIG = "ziglang>=0.13"
 class NativeHook(BuildHookInterface):
     """A hatchling build hook that compiles the extension module and adds it to the wheel.
 
-    There is one wheel for each platform, which works with all supported Python versions (stable
-    ABI).
+    The wheel of a platform works with all supported Python versions (stable ABI).
     """
 
     PLUGIN_NAME = "custom"
@@ -40,9 +39,9 @@ class NativeHook(BuildHookInterface):
         return [] if native_build.installed_compiler() else [_ZIG]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile the extension module and include it in the package that is being built.
+        """Compile the extension module and include it in the package.
 
-        If it cannot be compiled, a warning is shown and the wheel contains only Python code.
+        If compilation fails, a warning is shown, and the wheel contains only Python code.
 
         Args:
             version: Build target version. For `editable`, the module is written to the source tree;

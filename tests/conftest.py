@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
-import shutil
 from collections.abc import Generator, Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -21,6 +19,7 @@ from tests.support.ending import (
     pytest_sessionfinish,
     pytest_unconfigure,
 )
+from tests.support.stacks import running_stack
 
 from hourmark.config.groups import BucketSettings
 from hourmark.config.loading import Config, load_config
@@ -80,22 +79,11 @@ def no_secrets_of_other_tests() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
     """The running stack. A test that stops or kills a server starts it again before it ends."""
-    if named := os.environ.get("HOURMARK_TEST_HOME"):
-        existing = LocalStack.load(Path(named))
-        existing.up()
-        yield existing
-        return
-    made = LocalStack.load_or_create(
-        tmp_path_factory.mktemp("hourmark-home"), mirror=is_mirror_installed(), jmx=True
-    )
-    try:
-        made.up()
-        yield made
-    finally:
-        made.down()
-        shutil.rmtree(
-            made.layout.data, ignore_errors=True
-        )  # the logs stay, for whoever asks what happened
+    home = tmp_path_factory.mktemp("hourmark-home")
+    with running_stack(
+        lambda: LocalStack.load_or_create(home, mirror=is_mirror_installed(), jmx=True)
+    ) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -168,12 +168,11 @@ EXTRAS: Mapping[str, str] = {"etl": "[spark]"} | dict.fromkeys(
 class LazyGroup(click.Group):
     """A click command group that imports the module of a command only when the command is used.
 
-    This keeps the start of the command line fast.
+    This keeps startup fast.
 
     Args:
-        groups: The commands of each section of the help, by title of the section. Each command name
-            is mapped to a pair: the location of its click command as `module:attribute`, and its
-            line in the help.
+        groups: Maps the title of each help section to its commands. The commands map each name to a
+            pair: the location of the click command, as `module:attribute`, and its line of help.
         attrs: Keyword arguments of `click.Group`.
     """
 
@@ -224,17 +223,17 @@ class LazyGroup(click.Group):
             raise
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the shell completions for an incomplete word after this group.
+        """Return the shell completions for a partially typed word after this group.
 
-        Only commands whose Python package is installed are offered. Their modules are not imported,
-        which keeps completion fast.
+        Only commands whose Python package is installed are returned. Their modules are not
+        imported, which keeps completion fast.
 
         Args:
             ctx: The click context of the group.
-            incomplete: The word that the user has typed so far; may be empty.
+            incomplete: The text typed so far; may be empty.
 
         Returns:
-            Matching commands with their line of help, then the group's own options.
+            The matching commands with their help lines, followed by the group's own options.
         """
         offered = [
             CompletionItem(name, help=help_line)
@@ -275,10 +274,10 @@ def root() -> None:
 
 
 def main() -> None:
-    """Run the command line with the arguments of the process; the entry point of `hourmark`.
+    """Run the `hourmark` command with the arguments of the process.
 
-    A `HourmarkError` is printed to stderr as one message with secrets redacted, and the process
-    exits with the exit code of the error.
+    If the command raises a `HourmarkError`, its message is printed to stderr with secrets redacted,
+    and the process exits with the exit code of the error.
     """
     install_redaction()
     if sys.argv[1:2] == ["tail"]:

@@ -18,7 +18,7 @@ class HourmarkError(Exception):
     """Base class of all errors that are shown to users as one message, without a traceback.
 
     The message states what is wrong and what to do next. A command that raises the error exits with
-    the code 1 unless a subclass defines another one.
+    code 1, unless the subclass defines another exit code.
     """
 
     exit_code = 1
@@ -27,7 +27,7 @@ class HourmarkError(Exception):
 class UsageError(HourmarkError):
     """A command, its arguments or its input files are invalid.
 
-    Running the command again without a change fails again. The exit code is 2.
+    A retry without a change fails again. The exit code is 2.
     """
 
     exit_code = 2
@@ -51,12 +51,12 @@ class TypeFileError(UsageError):
 class Finding(HourmarkError):
     """A check found a violation of a guarantee, or a condition that an operator must resolve.
 
-    The check itself succeeded. A command that ends with this error has the exit code 1.
+    The check itself was completed. The exit code is 1.
     """
 
 
 class Unavailable(HourmarkError):
     """A server cannot be reached, or rejects a request temporarily.
 
-    The same request may succeed later without a change. The exit code is 1.
+    A retry of the same request may succeed. The exit code is 1.
     """

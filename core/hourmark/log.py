@@ -24,10 +24,10 @@ class _OneLine(RedactingFormatter):
 
 
 def set_up_logging(level: str) -> None:
-    """Configure logging of the process to stderr, with times in UTC and secrets redacted.
+    """Configure logging to stderr for this process, with UTC timestamps and secrets redacted.
 
-    Existing handlers of the root logger are replaced. Libraries other than Hourmark's own log only
-    warnings and errors.
+    Existing handlers of the root logger are replaced. Third-party libraries log only warnings and
+    errors.
 
     Args:
         level: Lowest level that Hourmark logs: `debug`, `info`, `warning` or `error`.

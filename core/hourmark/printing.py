@@ -23,13 +23,13 @@ json_option = click.option(
 
 
 def launcher_command() -> str:
-    """Return the command with which the user runs Hourmark, quoted for a shell.
+    """Return the command that the user ran to start Hourmark, quoted for a shell.
 
     Messages use it to suggest commands that the user can copy.
 
     Returns:
-        The value of `$HOURMARK_CALLED`, which the launcher script sets; `hourmark` if it is not
-        set.
+        The value of `$HOURMARK_CALLED`, which is set by the launcher script. `hourmark` if the
+        variable is not set.
     """
     return shlex.quote(os.environ.get("HOURMARK_CALLED") or "hourmark")
 
@@ -38,8 +38,8 @@ def name_some(names: Sequence[object], most: int = 3) -> str:
     """Format a list of names for a message, such as `a, b, c and 2 more`.
 
     Args:
-        names: The names, in the order in which they are listed.
-        most: Number of names that are listed. The others are counted.
+        names: The names, in output order.
+        most: Maximum number of names to list. The remaining names are only counted.
     """
     more = len(names) - most
     shown = ", ".join(map(str, names[:most]))
@@ -47,13 +47,13 @@ def name_some(names: Sequence[object], most: int = 3) -> str:
 
 
 def printable(text: str) -> str:
-    r"""Escape a text, so that it can be printed on one line of a terminal or log.
+    r"""Escape a string so that it can be printed on one line of a terminal or log.
 
-    Control characters, line separators and surrogates are replaced with escape sequences as in
-    Python, such as `\n`. A byte that was not valid UTF-8 becomes `\xNN`.
+    Control characters, line separators and surrogates are replaced with Python escape sequences,
+    such as `\n`. A byte that was not valid UTF-8 becomes `\xNN`.
 
     Args:
-        text: Any text, including text that was decoded with `surrogateescape`.
+        text: Any string, including one that was decoded with `surrogateescape`.
     """
     return _UNPRINTABLE.sub(_escaped, text)
 
@@ -78,9 +78,9 @@ def print_json(value: object) -> None:
 def to_json_value(value: object) -> object:  # one case for each kind of Avro value
     """Convert a decoded Avro value into a value that `json.dumps` accepts.
 
-    Bytes become a string if they are UTF-8, otherwise `{"base64": "…"}`. Timestamps become ISO 8601
-    text with milliseconds. Infinity, NaN, decimals, dates and UUIDs become strings. Records, maps
-    and arrays are converted recursively.
+    Bytes become a string if they are valid UTF-8, otherwise `{"base64": "…"}`. Timestamps become
+    ISO 8601 strings with milliseconds. Infinity, NaN, decimals, dates and UUIDs become strings.
+    Records, maps and arrays are converted recursively.
 
     Args:
         value: A value as returned by fastavro.

@@ -25,9 +25,9 @@ from hourmark.records.ranges import HEX_128
 
 
 class StateFolder:
-    """The folder in which a component stores its host id and its lock file.
+    """The folder that contains a component's host id and lock file.
 
-    All methods except `holder` raise ConfigError if the folder cannot be used.
+    `lock`, `host_id` and `save_host_id` raise `ConfigError` if the folder cannot be accessed.
 
     Args:
         path: The folder.
@@ -40,7 +40,7 @@ class StateFolder:
         self._host_id_file = path / "host-id"
 
     def lock(self) -> IO[bytes]:
-        """Lock the folder, so that only one process uses it.
+        """Lock the folder for exclusive use by this process.
 
         The folder is created if it does not exist.
 
@@ -72,7 +72,7 @@ class StateFolder:
     def holder(self) -> int | None:
         """Return the id of the process that holds the lock of the folder.
 
-        The lock may be released or acquired at any time after the call.
+        The result may be outdated as soon as it is returned.
 
         Returns:
             The process id. None if no process holds the lock, the id is unknown, or this user may
@@ -89,10 +89,12 @@ class StateFolder:
         return None
 
     def locked_at_ms(self) -> int | None:
-        """Return when a process locked the folder last, whether or not it still holds the lock.
+        """Return the time at which the folder was last locked.
+
+        The lock may have been released since then.
 
         Returns:
-            Unix milliseconds; None if no process ever did, or this user may not read the folder.
+            Unix milliseconds. None if the folder was never locked, or if this user may not read it.
         """
         try:
             return (self.path / "lock").stat().st_mtime_ns // 1_000_000
@@ -103,10 +105,10 @@ class StateFolder:
         """Return the host id that is stored in the folder.
 
         Returns:
-            32 hex digits. None if no id has been saved yet.
+            32 hex digits. None if no host id has been saved yet.
 
         Raises:
-            ConfigError: The file does not contain a host id, or cannot be read.
+            ConfigError: The file with the host id is invalid or cannot be read.
         """
         with self._usable():
             if not self._host_id_file.exists():

@@ -48,17 +48,17 @@ _OWN: Final = (
 
 
 class RulesTopic(Protocol):
-    """The Kafka topic `hourmark.types` on one edge cluster, which holds all revisions of the rules.
+    """Interface for the Kafka topic `hourmark.types` on one edge cluster.
 
-    The rules consist of the applied event types, sources and limits. Delivery services read them
-    from this topic.
+    The topic contains all revisions of the rules: event types, sources and limits. Delivery
+    services read the rules from this topic.
     """
 
     def read(self) -> RulesBook:
         """Read all records of the topic.
 
         Returns:
-            The revisions that the topic holds; an empty `RulesBook` if the topic has no records.
+            All revisions of the rules; an empty `RulesBook` if the topic has no records.
 
         Raises:
             Unavailable: The Kafka cluster does not answer.
@@ -69,7 +69,7 @@ class RulesTopic(Protocol):
         """Append records to the topic and wait until all in-sync replicas have stored them.
 
         Args:
-            records: Pairs of key and value, appended in this order.
+            records: Keys and values, in the order in which they are appended.
 
         Raises:
             Unavailable: The Kafka cluster does not acknowledge the records.
@@ -79,19 +79,20 @@ class RulesTopic(Protocol):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ApplyTargets:
-    """The servers to which event types are applied, and callbacks, for `apply_declarations`.
+    """Servers and callbacks for `apply_declarations` and `repair_rules`.
 
-    `repair_rules` uses them as well.
+    The rules consist of the applied event types, sources and limits. A revision is one version of
+    the rules.
 
     Attributes:
-        ledger: Client for the rules that the ledger (the database of the ETL) stores.
+        ledger: Client for the rules stored in the ledger (the database of the ETL).
         registry: Client for the schema registry.
-        topics: The Kafka topic `hourmark.types` of each edge cluster, which holds the revisions of
-            the rules.
-        create_topics: Function that creates the missing topics of the given types, and the topics
-            that every installation needs. Returns the names of the created topics.
+        topics: The Kafka topic `hourmark.types` of each edge cluster, which contains all revisions
+            of the rules.
+        create_topics: Function that creates missing topics for the given types, and the topics that
+            every installation needs. Returns the names of the created topics.
         report: Function that receives one line of text for each completed step.
-        record_bytes_max: Size in bytes of the largest record that the topic of rules accepts.
+        record_bytes_max: Maximum size of a record in `hourmark.types`, in bytes.
     """
 
     ledger: LedgerRules
@@ -106,16 +107,15 @@ class ApplyTargets:
 class ApplyResult:
     """The result of `apply_declarations`.
 
-    The rules consist of the applied event types, sources and limits. A revision is one version of
-    the rules.
+    The rules consist of event types, sources and limits. A revision is one version of the rules.
 
     Attributes:
-        revision: Id of the rules revision that is now in force.
-        new_revision: True if the declarations differed from the previous revision, so that a new
-            revision was created.
-        schema_ids: Schema id by type name.
-        topics_created: Names of the Kafka topics that were created.
-        new_types: Names of the types that this call added.
+        revision: Id of the active revision.
+        new_revision: Whether a new revision was created. False if the declarations do not differ
+            from the previous revision.
+        schema_ids: Maps each type name to its schema id.
+        topics_created: Names of the created Kafka topics.
+        new_types: Names of the added types.
         first_hour: Label of the first hourly bucket of the new types, such as `2026-11-21T05`.
     """
 
@@ -129,18 +129,16 @@ class ApplyResult:
 
 @dataclasses.dataclass(frozen=True)
 class RepairResult:
-    """The result of `repair_rules`: the records and schemas that were restored.
+    """The result of `repair_rules`: the restored records and schemas.
 
-    The rules consist of the applied event types, sources and limits. A revision is one version of
-    the rules.
+    The rules consist of event types, sources and limits. A revision is one version of the rules.
 
     Attributes:
-        revision: Id of the rules revision in force; None if no types were ever applied.
-        adopted: Number of records that the ledger (the database of the ETL) lacked and copied from
-            the Kafka topic of rules.
-        registered: Type name by schema id, for each schema that was registered again.
-        published: Number of records that the Kafka topic of rules lacked and that were published
-            again.
+        revision: Id of the active revision; None if no types have been applied.
+        adopted: Number of records missing in the ledger (the database of the ETL) that were copied
+            from the Kafka topic `hourmark.types`.
+        registered: Maps the id of each schema that was registered again to its type name.
+        published: Number of records missing in `hourmark.types` that were published again.
     """
 
     revision: str | None
@@ -159,34 +157,29 @@ def apply_declarations(
     may_adopt: bool = False,
     samples: SampleLines | None = None,
 ) -> ApplyResult:
-    """Put declared event types and sources into force as a new revision of the rules.
+    """Apply declared event types and sources as a new revision of the rules.
 
-    Registers schemas, creates Kafka topics, stores the revision in the ledger (the database of the
-    ETL) and publishes it to the Kafka topic of rules, from which delivery services read it. All
-    checks that may reject the declarations run before anything is registered. If a server fails
-    midway, repeating the call completes the work.
+    Registers schemas, creates topics, and stores the revision in the ledger (the ETL's database)
+    and the topic `hourmark.types`. Declarations are checked first. If a server fails, repeat the
+    call.
 
     Args:
-        targets: Servers to apply the declarations to.
-        declared: Types, sources and limits to apply.
-        first_hour: First hourly bucket of types that are new. Its length is the bucket length of
-            the revision.
-        may_remove: Whether types and sources in force may be missing from `declared`. The topics
-            and buckets of removed types remain.
-        may_refuse: Whether lines that are parsed as events today may become dead letters (lines
-            that no type can parse).
-        may_adopt: Whether the ledger may copy revisions that only the topic of rules has.
-        samples: Lines that must still be parsed as events; None to check no lines. Ignored if
-            `may_refuse` is True.
+        targets: Servers to change.
+        declared: Types, sources and limits.
+        first_hour: First bucket of new types; its length is the bucket length.
+        may_remove: Whether active types and sources may be missing.
+        may_refuse: Whether lines that are events today may become dead letters (unparsable lines).
+        may_adopt: Whether the ledger may copy revisions that only `hourmark.types` contains.
+        samples: Lines that must remain events, unless `may_refuse` is True.
 
     Returns:
-        The revision in force, which is the previous one if `declared` does not change it.
+        The active revision, which is the old one if nothing changes.
 
     Raises:
-        UsageError: The declarations are not compatible with the rules in force, or the schema
-            registry does not return the known ids of known schemas.
-        Finding: The registry assigned the id of another schema, or the topic of rules holds
-            revisions that the ledger does not know.
+        UsageError: The declarations conflict with the active rules, or the schema registry does not
+            return known ids.
+        Finding: The registry assigned the id of another schema, or `hourmark.types` contains
+            unknown revisions.
         Unavailable: A server does not answer.
     """
     book, _ = _known(targets, first_hour, may_adopt=may_adopt)
@@ -234,22 +227,22 @@ def repair_rules(
 ) -> RepairResult:
     """Restore lost rules records and schemas from the ledger (the database of the ETL).
 
-    The rules records are restored in the Kafka topic `hourmark.types`, the schemas in the schema
-    registry. Names, schema ids and the rules in force stay the same. If one part fails, the other
-    parts are still attempted, and the first error is raised at the end.
+    Records are restored in the Kafka topic `hourmark.types`, and schemas in the schema registry.
+    Names, schema ids and the active rules do not change. If one part fails, the other parts are
+    still attempted. The first error is raised at the end.
 
     Args:
         targets: Servers to repair.
-        first_hour: First hourly bucket of types that the ledger copies from the topic of rules.
-        may_adopt: Whether the ledger may copy revisions that only the topic of rules has. Set it if
-            the ledger was restored from an older backup.
+        first_hour: First hourly bucket of types that the ledger copies from `hourmark.types`.
+        may_adopt: Whether the ledger may copy revisions that only `hourmark.types` contains. Set it
+            if the ledger was restored from an older backup.
 
     Returns:
-        The number of restored records, and the restored schemas.
+        The numbers of restored records, and the restored schemas.
 
     Raises:
-        Finding: The registry has assigned a known id to another schema, or the topic of rules holds
-            revisions that the ledger does not know.
+        Finding: The registry has assigned a known id to another schema, or `hourmark.types`
+            contains revisions that the ledger does not know.
         Unavailable: A server does not answer.
     """
     book, adopted = _known(targets, first_hour, may_adopt=may_adopt)

@@ -1,7 +1,7 @@
 """Checks whether one Avro schema can read data written with another.
 
-Applies Avro's schema resolution (Apache's own checker), independent of the registry: a recreated
-registry has forgotten earlier versions. The checker compares encodings; this module also compares
+Applies Avro's schema resolution (Apache's own checker). The registry is not used, because a
+recreated registry lacks earlier versions. The checker compares encodings; this module also compares
 meanings: logical type, scale, and which of two fields an alias refers to.
 """
 
@@ -23,17 +23,17 @@ _MEANING: Final = ("logicalType", "scale")  # what must not change; a decimal's 
 
 
 def find_incompatibility(written: Schema, reader: Schema) -> str | None:
-    """Check whether one Avro schema can read records that were written with another.
+    """Check whether records written with one Avro schema can be read with another.
 
-    Checks Avro's schema resolution rules, and that the values of each field keep their meaning:
-    logical type, decimal scale, and the field that an alias refers to.
+    Checks Avro's schema resolution rules. Also checks that the values of each field keep their
+    meaning: the logical type, the decimal scale, and the field that an alias refers to.
 
     Args:
-        written: Record schema with which the records were written.
-        reader: Record schema with which the records are to be read.
+        written: Record schema of the writer.
+        reader: Record schema of the reader.
 
     Returns:
-        A text with the affected field and the first problem found; None if the schemas are
+        A text that names the affected field and the first problem; None if the schemas are
         compatible.
     """
     reader = _with_full_aliases(reader, "")

@@ -31,7 +31,7 @@ _first_hour_option = click.option(
 
 @click.group()
 def types() -> None:
-    """Manage event types and sources: check declarations, try them on lines, apply and list them."""
+    """Manage event types and sources: check, try, apply, repair and list declarations."""
 
 
 types.add_command(try_)
@@ -55,9 +55,10 @@ types.add_command(try_)
 def check(config: Config, folder: Path | None, live: bool, since: str, as_json: bool) -> None:
     """Check the declarations without a server or, with --live, against recent dead letters.
 
-    --live parses the dead letters of the last hour again under these declarations. Exits with code
-    1 if any of them would become a dead letter again: a source or field is wrong, either here or in
-    the program that writes the lines. `hourmark dead-letters show` prints the lines.
+    --live parses the dead letters of the last hour again with these declarations. Exits with code 1
+    if any of them would become a dead letter again. A source or field is then wrong, either in the
+    declarations or in the program that writes the lines. `hourmark dead-letters show` prints the
+    lines.
 
     \b
     Examples:
@@ -144,12 +145,12 @@ def apply(
     source: str | None,
     as_json: bool,
 ) -> None:
-    """Put the declared types and sources into force: schemas, topics and the rules for parsing.
+    """Apply the declared types and sources: register schemas, create topics, publish parsing rules.
 
-    Can be repeated. Changes nothing if closed buckets could no longer be read, or if lines that are
-    events under the current rules would become dead letters, for example because of a removed
-    default or field, or a type that a source no longer carries. Whether a changed pattern matches
-    the current lines can only be checked with sample lines: --lines.
+    Can be repeated safely. Changes nothing if closed buckets could no longer be read, or if lines
+    that are events under the current rules would become dead letters. Examples are a removed
+    default or field, or a type that a source no longer carries. To check whether a changed pattern
+    matches the current lines, pass sample lines with --lines.
 
     \b
     Examples:
@@ -189,9 +190,9 @@ def apply(
 def repair(config: Config, adopt: bool, first_hour: str | None, as_json: bool) -> None:
     """Restore the topic hourmark.types and the schema registry from the ledger.
 
-    Can be repeated. Names and ids stay the same, rules in force do not change, and declarations are
-    not read. An empty registry gets the same ids again; a registry that has assigned them to other
-    schemas is refused.
+    Can be repeated safely. Names, ids and the active rules do not change, and declarations are not
+    read. In an empty registry, schemas get the same ids again. A registry that has assigned these
+    ids to other schemas is refused.
 
     \b
     Examples:
@@ -217,7 +218,7 @@ def repair(config: Config, adopt: bool, first_hour: str | None, as_json: bool) -
 @json_option
 @config_option
 def list_types(config: Config, as_json: bool) -> None:
-    """List the event types in force, from the latest rules revision on the edge cluster.
+    """List the active event types, from the latest revision of the rules on the edge cluster.
 
     Example:  hourmark types list --json
     """
@@ -247,17 +248,19 @@ def list_types(config: Config, as_json: bool) -> None:
 
 
 def resolve_first_hour(config: Config, label: str | None, *, is_new: bool = False) -> Hour:
-    """Return the first hourly bucket for types that are new.
+    """Return the first hourly bucket of new event types.
 
     Args:
         config: Configuration with `types.first_hour` and `parsing.bucket_seconds`.
         label: Value of the option `--first-hour`, such as `2026-11-21T05`; None if the option is
             not set.
-        is_new: True if no types were applied before. `types.first_hour` is only used in this case.
+        is_new: Whether no types have been applied before. `types.first_hour` is only used in this
+            case.
 
     Returns:
-        The bucket named by `label`, otherwise the one named by `types.first_hour` if `is_new`,
-        otherwise the bucket that contains the current time.
+        The bucket named by `label` if it is given. Otherwise, the bucket named by
+        `types.first_hour` if `is_new` is True and the setting exists. Otherwise, the bucket that
+        contains the current time.
 
     Raises:
         UsageError: The label or the setting is not a valid hour.

@@ -20,19 +20,19 @@ dir_option = click.option(
 
 
 def load_declarations(folder: Path) -> Declarations:
-    """Read the declarations of event types and sources in a folder.
+    """Load the declarations of event types and sources from a folder.
 
-    Compiles each type as the delivery service does, to detect errors before types are applied.
+    Each type is compiled as in the delivery service, to detect errors before types are applied.
 
     Args:
-        folder: Folder with one TOML file for each type, and `sources.toml`.
+        folder: Folder that contains one TOML file for each type, and `sources.toml`.
 
     Returns:
         The declared types, sources and limits.
 
     Raises:
-        TypeFileError: The folder does not exist, a file is invalid, or types cannot be compiled. In
-            the last case, the message lists all of these types.
+        TypeFileError: The folder does not exist, a file is invalid, or some types cannot be
+            compiled. In the last case, the message lists these types.
     """
     declared = read_declarations(folder)
     problems = [

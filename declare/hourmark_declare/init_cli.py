@@ -92,18 +92,19 @@ def init(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Analyze log files and propose a configuration that turns their lines into events.
+    """Analyze log files and propose a configuration that converts their lines to events.
 
-    Needs no server. Tries each known format (container logs, JSON, access logs, logfmt, syslog,
-    tables with or without a header row, lines or records with a timestamp) on the first and last
-    lines, with the parsing of the delivery service. Shows the best format, the confidence in it,
-    and what becomes of the lines.
+    No server is needed. Tries each known format on the first and last lines: container logs, JSON,
+    access logs, logfmt, syslog, tables with or without a header row, and lines or records with a
+    timestamp. Lines are parsed as in the delivery service. Shows the best format, the confidence in
+    it, and the results for the lines.
 
-    Asks about formats that are a guess. With --yes, or without a terminal, the safest form of a
-    guess is kept: an ambiguous time stays text, and lines without a common form stay whole.
+    Asks the user to confirm formats that are guesses. With --yes, or without a terminal, the safest
+    variant is used: an ambiguous time is kept as text, and lines without a common format are kept
+    whole.
 
-    Writes nothing before confirmation and never overwrites a file; additional log files are added
-    to an existing folder.
+    Nothing is written before confirmation. An existing configuration is extended and never
+    replaced.
 
     \b
     Examples:

@@ -24,19 +24,19 @@ _NOBODY: Final = "0" * 32
 class LineResult:
     """The result of parsing one sample line.
 
-    A line becomes an event or, if no type can parse it, a dead letter. A blank line becomes
+    A line becomes an event or, if no event type can parse it, a dead letter. A blank line becomes
     neither.
 
     Attributes:
-        line: Number of the line or multi-line record in the sample, starting at 1.
-        type: Type name of the event or dead letter; None for a blank line.
+        line: Number of the line (or multi-line record) in the sample, starting at 1.
+        type: Name of the event type; `dead-letters` for a dead letter; None for a blank line.
         time: Event time in ISO 8601 (UTC); None unless the result is an event.
         host: Host of the event; None unless the result is an event.
-        fields: Declared fields of the event by name, as JSON-serializable values; empty unless the
-            result is an event.
-        reason: Reason code of the dead letter, such as `no_timestamp`; None if there is no dead
-            letter.
-        detail: Text that explains the reason; None if there is no dead letter.
+        fields: Names and JSON-serializable values of the declared fields; empty unless the result
+            is an event.
+        reason: Reason code of the dead letter, such as `no_timestamp`; None if the result is not a
+            dead letter.
+        detail: Explanation of the reason; None if the result is not a dead letter.
     """
 
     line: int
@@ -59,17 +59,17 @@ class LineResult:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReadContext:
-    """The circumstances under which sample lines are parsed, as if a tailer had read them.
+    """The properties of a log file that affect how sample lines are parsed.
 
-    The tailer is the component that reads log files and sends their lines to the delivery service.
+    In production, the tailer (the component that reads log files) provides them.
 
     Attributes:
-        observed_at_ms: Time at which the lines are read, in Unix milliseconds.
-        zone: IANA time zone of timestamps that name no zone.
-        host: Name of the host that the lines come from.
+        observed_at_ms: Time at which the lines are read, Unix milliseconds.
+        zone: IANA time zone of timestamps without a time zone.
+        host: Name of the host on which the lines were written.
         record_start: Regular expression that matches the first line of each multi-line record;
             empty if every line is a record.
-        format: `cri` if the file is read as a container log of Kubernetes; otherwise empty.
+        format: `cri` for a Kubernetes container log; otherwise empty.
     """
 
     observed_at_ms: int
@@ -80,20 +80,20 @@ class ReadContext:
 
 
 def select_source(declared: Declarations, source: str | None, event_type: str | None) -> Source:
-    """Return the declared source that sample lines are assigned to.
+    """Select the declared source to which sample lines belong.
 
     Args:
         declared: Declarations of types and sources.
-        source: Name of the source; None to select the source by `event_type`.
-        event_type: Name of a type; used only if `source` is None. Selects the first source that
-            lists this type, reduced to this type alone. None selects the only declared source.
+        source: Name of the source; None to select it by `event_type`.
+        event_type: Name of a type, used only if `source` is None. The first source that lists this
+            type is selected. If None, the only declared source is selected.
 
     Returns:
-        The declared source, or a copy of it that lists only the given type.
+        The declared source. If it was selected by `event_type`, a copy that lists only this type.
 
     Raises:
-        UsageError: The source is not declared, no source lists the type, or both names are None
-            and the number of declared sources is not one.
+        UsageError: The source is not declared, no source lists the type, or both names are None and
+            the number of declared sources is not one.
     """
     named = {s.name: s for s in declared.sources}
     if source is not None:
@@ -120,11 +120,11 @@ def select_source(declared: Declarations, source: str | None, event_type: str | 
 class LineTrial:
     """A parser for sample lines that produces the same results as the delivery service.
 
-    An instance uses one revision of the rules (event types, sources and limits), which it compiles
-    once. It can parse any number of lines.
+    The rules (event types, sources and limits) are compiled once. The parser can then be used for
+    any number of lines.
 
     Args:
-        rules: Revision of the rules with which lines are parsed.
+        rules: Rules for parsing lines.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -133,10 +133,10 @@ class LineTrial:
 
     @classmethod
     def from_declarations(cls, declared: Declarations) -> LineTrial:
-        """Create a parser for declarations that are not applied yet. No server is needed.
+        """Create a parser for declarations that have not been applied. No server is needed.
 
         Args:
-            declared: Types, sources and limits with which lines are parsed.
+            declared: Types, sources and limits for parsing lines.
         """
         versions = {
             t.name: TypeVersion(t, schema_id) for schema_id, t in enumerate(declared.types, 1)
@@ -154,16 +154,16 @@ class LineTrial:
     def parse_lines(
         self, source: str, lines: Iterable[bytes], context: ReadContext
     ) -> Iterator[LineResult]:
-        """Parse lines of one file. Each line is a separate record.
+        """Parse the lines of one file, each as a separate record.
 
         Args:
             source: Name of the declared source of the lines.
             lines: Consecutive lines from the start of the file, without line feeds.
-            context: Host, time and time zone with which the lines are read.
+            context: Host, time and time zone of the lines.
 
         Yields:
-            The results of each line, in order. Every line has at least one result; a line that
-            exceeds the length limit may have several.
+            One result for each line, in order. A line that exceeds the length limit may have
+            several results.
         """
         start = 0
         for number, line in enumerate(lines, 1):
@@ -173,14 +173,14 @@ class LineTrial:
     def parse_records(
         self, source: str, lines: Iterable[bytes], context: ReadContext
     ) -> Iterator[LineResult]:
-        """Parse lines of one file, where several lines may form one record.
+        """Parse the lines of one file as records that may consist of several lines.
 
         A new record starts at each line that matches `context.record_start`.
 
         Args:
             source: Name of the declared source of the lines.
             lines: Consecutive lines from the start of the file, without line feeds.
-            context: Host, time, time zone and record pattern with which the lines are read.
+            context: Host, time, time zone and record pattern of the lines.
 
         Yields:
             One result for each record, in order. `LineResult.line` is the number of the result.
@@ -199,13 +199,13 @@ class LineTrial:
         Args:
             source: Name of the declared source of the line.
             line: The line without its line feed.
-            context: Host, time and time zone with which the line is read.
+            context: Host, time and time zone of the line.
             number: Line number to set in the results.
             start: Byte offset of the line in its file.
 
         Yields:
-            One result, or several if the line exceeds the length limit and is split. A blank
-            line has one result with type None.
+            One result, or several if the line exceeds the length limit and is split. A blank line
+            has one result with type None.
         """
         for tried in self._parse_body(source, line + b"\n", context, start):
             yield dataclasses.replace(tried, line=number)

@@ -20,9 +20,7 @@ PLACEHOLDERS: Final = "hourmark.placeholder"  # prefix of their subjects
 
 
 class RegistryClient(Protocol):
-    """The interface of a schema registry client for `apply_declarations` and `repair_rules`.
-
-    A schema registry stores the Avro schemas of Kafka records under numeric ids.
+    """Interface for a schema registry, which stores the Avro schemas of Kafka records by id.
 
     `hourmark.avro.registry.SchemaRegistry` implements this protocol.
     """
@@ -35,7 +33,7 @@ class RegistryClient(Protocol):
             schema: Avro record schema.
 
         Returns:
-            The id of the schema. Registering the same schema again returns the same id.
+            The id of the schema. The same schema always gets the same id.
 
         Raises:
             Unavailable: The registry does not answer.
@@ -43,10 +41,10 @@ class RegistryClient(Protocol):
         ...
 
     def find(self, topic: str, schema: Schema) -> int | None:
-        """Return the id of a schema that is registered for the values of a topic.
+        """Return the id of a schema if it is registered for the values of a topic.
 
         Args:
-            topic: Topic name. The schema is looked up under the subject `<topic>-value`.
+            topic: Topic name. The schema is searched for under the subject `<topic>-value`.
             schema: Avro record schema.
 
         Returns:
@@ -58,7 +56,7 @@ class RegistryClient(Protocol):
         ...
 
     def schema(self, schema_id: int) -> Schema | None:
-        """Return the schema that the registry has stored under an id.
+        """Return the schema with a given id.
 
         Args:
             schema_id: Id that the registry assigned to the schema.
@@ -75,21 +73,21 @@ class RegistryClient(Protocol):
 def repair_registry(
     registry: RegistryClient, known: Mapping[int, KnownSchema]
 ) -> dict[int, KnownSchema]:
-    """Register lost schemas in the schema registry again, under their previous ids.
+    """Register lost schemas again in the schema registry, with their previous ids.
 
-    Registries assign ids in ascending order, so placeholder schemas are registered to reach a
-    missing id. No other client may register schemas at the same time.
+    Registries assign ids in ascending order, so placeholder schemas are registered until a missing
+    id is reached. No other client may register schemas at the same time.
 
     Args:
         registry: Schema registry to repair.
-        known: Schemas that the ledger (the database of the ETL) knows, by schema id.
+        known: Schemas stored in the ledger (the database of the ETL), with their ids as keys.
 
     Returns:
-        The schemas that were registered again, by schema id; empty if none was missing.
+        The schemas that were registered again, with their ids as keys; empty if none were missing.
 
     Raises:
         Finding: A known id belongs to another schema, in which case nothing was registered, or the
-            registry assigned a different id than the known one.
+            registry assigned an unexpected id.
         Unavailable: The registry does not answer.
     """
     missing = {}

@@ -21,12 +21,12 @@ EVENT, BLANK, UNKNOWN = "event", "blank", "unknown"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SampleLines:
-    """Sample lines of one log source, used to test new declarations.
+    """Sample lines of one log source for testing new declarations.
 
     Attributes:
         source: Name of the source, as declared in `sources.toml`.
         lines: Lines without line feeds.
-        context: Host, time and time zone with which the lines are parsed.
+        context: Host, time and time zone of the lines.
     """
 
     source: str
@@ -35,18 +35,19 @@ class SampleLines:
 
 
 def check_samples(latest: Rules | None, declared: Declarations, samples: SampleLines) -> int:
-    """Check that sample lines that are events today remain events under new declarations.
+    """Check that sample lines that currently become events still do so with new declarations.
 
     Args:
-        latest: Applied types and sources that are in force; None if no types were applied yet.
+        latest: Active rules, with the applied types and sources; None if no types have been
+            applied.
         declared: New declarations of event types and sources.
         samples: Lines to parse.
 
     Returns:
-        The number of events that the lines produce under the new declarations.
+        The number of events that the lines produce with the new declarations.
 
     Raises:
-        UsageError: A line is an event under the rules in force and would become a dead letter (a
+        UsageError: A line that is an event under the active rules would become a dead letter (a
             line that cannot be parsed). The message shows up to five such lines.
     """
     after = [
@@ -74,15 +75,15 @@ def check_samples(latest: Rules | None, declared: Declarations, samples: SampleL
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReparsedDeadLetters:
-    """A group of dead letters (lines that could not be parsed) with the same reparsing result.
+    """A group of dead letters (lines that could not be parsed) with the same result of reparsing.
 
     Attributes:
         source: Name of the declared source of the lines.
-        type: Name of the event type that the lines stated for themselves, for example in their
-            syslog header; None if they stated none.
-        reason: Reason code for which the lines became dead letters.
-        now: Result of parsing the lines again: `event`, `blank`, or the reason code for which they
-            would become dead letters again. `unknown` if they cannot be parsed again.
+        type: Name of the event type that the lines themselves specified, for example in their
+            syslog header; None if there is none.
+        reason: Code of the reason why the lines became dead letters.
+        now: Result of parsing the lines again: `event`, `blank`, or a reason code if they would
+            become dead letters again; `unknown` if they cannot be parsed again.
         detail: Explanation of `now` for the first dead letter of the group; may be empty.
         letters: Number of dead letters in the group.
     """
@@ -99,7 +100,7 @@ class ReparsedDeadLetters:
         """Return whether the lines of this group would become dead letters again.
 
         Returns:
-            False if the lines would become events or are blank, and if they cannot be parsed again.
+            False if the lines would become events, are blank, or cannot be parsed again.
         """
         return self.now not in (EVENT, BLANK, UNKNOWN)
 
@@ -120,16 +121,16 @@ class ReparsedDeadLetters:
 def reparse_dead_letters(
     declared: Declarations, letters: Iterable[Mapping[str, Any]]
 ) -> list[ReparsedDeadLetters]:
-    """Parse dead letters (lines that could not be parsed) again under new declarations.
+    """Parse dead letters (lines that could not be parsed) again with new declarations.
 
     Nothing is written. Use the result to verify that corrected declarations parse the lines.
 
     Args:
         declared: New declarations of event types and sources.
-        letters: Decoded Avro records of dead letters, by field name.
+        letters: Decoded Avro records of dead letters, with field names as keys.
 
     Returns:
-        One group for each combination of source, claimed type, reason and new result, largest group
+        One group for each combination of source, type, reason and new result, the largest group
         first. Empty if there are no dead letters.
     """
     trial, names = LineTrial.from_declarations(declared), [s.name for s in declared.sources]

@@ -22,8 +22,8 @@ from hourmark_etl.ledger.rules import LedgerRules
 class EdgeRulesTopic:
     """The Kafka topic `hourmark.types` on the edge cluster of one site.
 
-    The topic holds all revisions of the rules, which consist of the applied event types, sources
-    and limits. Delivery services read them from this topic.
+    The topic contains all revisions of the rules: event types, sources and limits. Delivery
+    services read the rules from this topic.
 
     Args:
         kafka: Kafka settings of the site.
@@ -36,7 +36,7 @@ class EdgeRulesTopic:
         """Read all records of the topic.
 
         Returns:
-            The revisions that the topic holds; an empty `RulesBook` if the topic has no records.
+            All revisions of the rules; an empty `RulesBook` if the topic has no records.
 
         Raises:
             Unavailable: The Kafka cluster does not answer.
@@ -47,7 +47,7 @@ class EdgeRulesTopic:
         """Append records to the topic and wait until all in-sync replicas have stored them.
 
         Args:
-            records: Pairs of key and value, appended in this order.
+            records: Keys and values, in the order in which they are appended.
 
         Raises:
             Unavailable: The Kafka cluster does not acknowledge the records.
@@ -57,20 +57,20 @@ class EdgeRulesTopic:
 
 @contextlib.contextmanager
 def open_targets(config: Config, report: Callable[[str], None]) -> Iterator[ApplyTargets]:
-    """Open the configured schema registry, Kafka clusters and ledger for a `with` block.
+    """Connect to the configured schema registry, Kafka clusters and ledger for a `with` block.
 
-    The ledger is the database of the ETL; it is created if it does not exist. Connections are
+    The ledger is the database of the ETL, which is created if it does not exist. Connections are
     closed at the end of the block.
 
     Args:
-        config: Configuration that names the servers.
+        config: Configuration with the addresses of the servers.
         report: Function that receives one line of text for each completed step.
 
     Yields:
-        The opened servers, to be passed to `apply_declarations` or `repair_rules`.
+        The clients, to be passed to `apply_declarations` or `repair_rules`.
 
     Raises:
-        NoLedger: The ledger is empty or missing, but the storage holds closed buckets. The ledger
+        NoLedger: The ledger is empty or missing although the storage contains closed buckets. It
             was lost and must be restored.
         Unavailable: A server does not answer.
     """
@@ -102,13 +102,13 @@ def open_targets(config: Config, report: Callable[[str], None]) -> Iterator[Appl
 
 
 def read_applied_rules(config: Config) -> Rules | None:
-    """Return the rules that are in force on the edge cluster, with the declared types and sources.
+    """Read the active rules, with the declared types and sources, from the edge cluster.
 
     Args:
-        config: Configuration that names the edge cluster.
+        config: Configuration with the address of the edge cluster.
 
     Returns:
-        The latest revision in the Kafka topic `hourmark.types`; None if no types were applied yet.
+        The latest revision in the Kafka topic `hourmark.types`; None if no types have been applied.
 
     Raises:
         Unavailable: The edge cluster does not answer.

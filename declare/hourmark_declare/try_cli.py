@@ -68,7 +68,7 @@ def try_(
     folder: Path | None,
     as_json: bool,
 ) -> None:
-    """Show the events and dead letters that sample lines would become. Needs no server.
+    """Show the events and dead letters that sample lines would become. No server is needed.
 
     Parses each line as the delivery service does. Exits with code 1 if any line would become a dead
     letter.
@@ -95,7 +95,7 @@ def try_(
 def read_sample_lines(declared: Declarations, file: BinaryIO, source: str | None) -> SampleLines:
     """Read up to 10,000 sample lines of a declared source from a file.
 
-    The lines are treated as if they were read now, on this host, with the time zone UTC.
+    The context of the lines is the current time, the name of this host and the time zone UTC.
 
     Args:
         declared: Declarations of types and sources.
@@ -103,7 +103,7 @@ def read_sample_lines(declared: Declarations, file: BinaryIO, source: str | None
         source: Name of the declared source; None to use the only one.
 
     Returns:
-        The name of the source, the lines without line feeds, and their context.
+        The lines without line feeds, with the name of their source and their context.
 
     Raises:
         UsageError: The source is not declared, or `source` is None and the number of declared

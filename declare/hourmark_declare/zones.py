@@ -14,7 +14,7 @@ _FOLDER: Final = "/zoneinfo/"
 
 
 def validate_zone(name: str) -> str:
-    """Check that the delivery service knows a time zone, and return its name unchanged.
+    """Check that the delivery service supports a time zone, and return its name unchanged.
 
     Args:
         name: Value of the option `--zone`, an IANA time zone name such as `Europe/Vienna`.
@@ -31,12 +31,11 @@ def machine_zone(link: Path = _LINK) -> str:
     """Return the IANA name of this machine's time zone, such as `Europe/Vienna`.
 
     Args:
-        link: Symbolic link to the zone's file in the time zone database, by default
-            `/etc/localtime`.
+        link: Symbolic link to a file in the time zone database, by default `/etc/localtime`.
 
     Returns:
-        The name of the zone; `UTC` if the link does not name a zone that the delivery service
-        knows.
+        The name of the zone; `UTC` if the link does not lead to a zone that the delivery service
+        supports.
     """
     _, _, name = str(link.resolve()).partition(_FOLDER)
     return name if name and load_zone(name, PARSER.zones) is not None else "UTC"

@@ -22,11 +22,13 @@ from hourmark.log import set_up_logging
 )
 @config_option
 def serve(config: Config, port: Port | None, workers: int | None) -> None:
-    """Run the event delivery service, which accepts data over HTTP and acknowledges what Kafka has stored.
+    """Run the event delivery service, which accepts events over HTTP and stores them in Kafka.
 
-    Listens on loopback by default; other addresses require TLS, and tokens or client certificates. Prints its URL.
-    SIGTERM stops the service after all requests in flight are answered. SIGHUP reloads the certificates; with several
-    workers it replaces them one by one, with the current configuration.
+    Data is acknowledged once Kafka has stored it. The service prints its URL. By default, it
+    listens on the loopback address. Other addresses require TLS, and tokens or client certificates.
+    On SIGTERM, the service answers all requests in flight and exits. On SIGHUP, it reloads the
+    certificates; with several workers, it replaces the workers one by one, with the current
+    configuration.
 
     \b
     Examples:

@@ -51,10 +51,14 @@ def service(config: Config, now_ms: int) -> ComponentStatus:
         now_ms: Current time in Unix milliseconds.
 
     Returns:
-        `RUNNING` if the endpoint responds, even if the service is not ready. The detail then lists
-        its warnings, or the reasons why it is not ready; each of them is a problem. `SILENT` if the
-        service's process is found on this machine and does not respond. Otherwise the status of the
-        services that reported; `NOT_RUNNING` if Kafka does not respond either.
+        The status. Its state is:
+
+        - `RUNNING` if the endpoint responds, even if the service is not ready. The detail lists its
+          warnings, or the reasons why it is not ready. Each of them is a problem.
+        - `RUNNING` if the service's process started on this machine in the last 20 seconds
+        - `SILENT` if the process runs on this machine, started earlier, and does not respond
+        - otherwise the state according to the host reports, or `NOT_RUNNING` if Kafka does not
+          respond either
     """
     address, opener = _address(config.service), _opener(config.service.tls)
     folder = StateFolder(config.service.state_dir, "service")
@@ -145,7 +149,7 @@ def _unavailable(address: str, what: str, do: str) -> Problem:
 def tailers(config: Config, now_ms: int) -> ComponentStatus:
     """Return the combined status of the tailers on all hosts, from their latest host reports.
 
-    Tailers send host reports to Kafka, which state up to which time a host has sent all its data.
+    Tailers regularly send host reports to Kafka to report their progress.
 
     Args:
         config: Configuration with the Kafka cluster and the tailer's state folder.
@@ -154,7 +158,7 @@ def tailers(config: Config, now_ms: int) -> ComponentStatus:
     Returns:
         `RUNNING` if a tailer reported recently, or if one runs on this machine with the configured
         state folder. `UNKNOWN` if Kafka cannot be reached and no tailer runs on this machine.
-        Otherwise as described at `status_from_reports`.
+        Otherwise the result of `status_from_reports`.
     """
     pid = StateFolder(config.tailer.state_dir, "tailer").holder()
     known = _heard_of(config, "tailer", now_ms, ComponentState.UNKNOWN)
@@ -189,7 +193,7 @@ def status_from_reports(reports: Collection[HostReport], now_ms: int) -> Compone
     """Return the combined status of components of one kind from their latest host reports.
 
     Each tailer and each delivery service sends host reports at regular intervals, and a final one
-    before an orderly shutdown.
+    before a clean shutdown.
 
     Args:
         reports: The latest report of each component.
@@ -202,10 +206,10 @@ def status_from_reports(reports: Collection[HostReport], now_ms: int) -> Compone
         - `SILENT` if none did, and a component stopped without a final report
         - `NOT_RUNNING` if all sent a final report, or there are no reports
 
-        The detail names up to five components of each of these groups. Each silent component is a
+        The detail lists up to five components of each of these groups. Each silent component is a
         problem, except for a delivery service that has been silent for over ten minutes while
-        another one reports. A report with a time in the future is a problem too, because a clock is
-        wrong.
+        another one reports. A report with a time in the future is also a problem, because it means
+        that a clock is wrong.
     """
     live = [r for r in reports if not r.goodbye and now_ms - r.received_at_ms <= FRESH_MS]
     gone = [r for r in reports if r.goodbye]

@@ -31,7 +31,7 @@ from hourmark.errors import HourmarkError, Unavailable
 
 
 class ServiceError(HourmarkError):
-    """Base class of errors to which the service responds with an HTTP problem document (RFC 9457).
+    """Base class of errors that the service returns as HTTP problem documents (RFC 9457).
 
     Each subclass sets the HTTP status.
 
@@ -282,8 +282,8 @@ class QueueError(Unavailable):
 class QueueUnavailable(QueueError):
     """The durable queue does not accept records now, for example because its buffer is full.
 
-    Some of the records may have been stored. The caller must not acknowledge any of them. A later
-    attempt may succeed.
+    Some of the records may have been stored. The caller must not acknowledge any of them. A retry
+    may succeed.
     """
 
 
@@ -296,14 +296,14 @@ class NotDelivered(QueueError):
 
 
 class TopicUnavailable(QueueError):
-    """One topic of the durable queue cannot take records now, while other topics can.
+    """One topic of the durable queue does not accept records now; other topics may.
 
     Records of the request that belong to other topics may have been stored. The caller must not
-    acknowledge any of them. A retry succeeds once the topic can take records.
+    acknowledge any of them. A retry succeeds once the topic accepts records again.
 
     Args:
         topic: Name of the topic.
-        message: Human-readable cause and the operator's next step.
+        message: Human-readable cause, and the next step for the operator.
         is_missing: Whether the topic does not exist.
     """
 

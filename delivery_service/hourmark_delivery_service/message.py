@@ -16,7 +16,7 @@ class PackedMessages(Sequence[Message]):
     """An immutable sequence of Kafka records, stored without a Python object per record.
 
     The native parser returns records in this form. Each item is a dict with `key` and `value`,
-    which is created when it is accessed. All keys have `KEY_SIZE` bytes.
+    which is created on access. All keys have `KEY_SIZE` bytes.
     """
 
     def __init__(self, keys: bytes, values: bytes, ends: bytes) -> None:
@@ -58,10 +58,10 @@ Chunk = list[Message] | PackedMessages
 
 
 class Messages(Sequence[Message]):
-    """An append-only sequence of the Kafka records of one topic, stored as a list of chunks.
+    """An append-only sequence of Kafka records of one topic, stored as a list of chunks.
 
-    Each item of the sequence is a dict with the record's `key` and `value`. A chunk is either a
-    list of such dicts or a `PackedMessages` object.
+    Each item is a dict with the record's `key` and `value`. A chunk is either a list of such dicts
+    or a `PackedMessages` object.
     """
 
     def __init__(self) -> None:
@@ -71,8 +71,8 @@ class Messages(Sequence[Message]):
         """Append a chunk of records to the sequence.
 
         Args:
-            chunk: A list of records or a packed sequence. A list becomes part of this object, and
-                later calls may extend it in place.
+            chunk: A list of records or a packed sequence. A list is not copied, and later calls may
+                extend it in place.
         """
         last = self.chunks[-1] if self.chunks else None
         if isinstance(last, list) and isinstance(chunk, list):
@@ -96,7 +96,7 @@ class Messages(Sequence[Message]):
 
 
 def message_chunks(messages: Sequence[Message]) -> Sequence[Chunk]:
-    """Divide a sequence of Kafka records into the chunks in which they can be sent to Kafka.
+    """Divide a sequence of Kafka records into chunks that can be sent to Kafka.
 
     A chunk is either a list of dicts or a `PackedMessages` object, which has a faster send path.
 
@@ -104,7 +104,7 @@ def message_chunks(messages: Sequence[Message]) -> Sequence[Chunk]:
         messages: Records of one topic.
 
     Returns:
-        The chunks of a `Messages` object, without a copy. For any other sequence, a single list
-        with a copy of it.
+        The chunks of a `Messages` object, which are not copied. For any other sequence, a single
+        chunk with a copy of it.
     """
     return messages.chunks if isinstance(messages, Messages) else [list(messages)]

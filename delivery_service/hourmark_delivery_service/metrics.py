@@ -19,7 +19,7 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 class ServiceMetrics:
     """The Prometheus metrics of one service process.
 
-    Each instance has its own Prometheus registry. Several instances can therefore exist in one
+    Each instance has its own Prometheus registry, so that several instances can exist in one
     process, for example in tests.
     """
 
@@ -128,10 +128,9 @@ class ServiceMetrics:
     def count_dead_letters(self, event_type: str, source: str, reason: str, count: int) -> None:
         """Increment the counter of acknowledged dead letters.
 
-        A dead letter is the record of a line that is not a valid event.
-
-        The number of label combinations is limited to `DEAD_LETTER_SERIES_MAX`. Beyond this limit,
-        new combinations are counted under the type and source `(other)`.
+        A dead letter is the record of a line that is not a valid event. The number of label
+        combinations is limited to `DEAD_LETTER_SERIES_MAX`. Beyond this limit, new combinations
+        are counted with the type and source `(other)`.
 
         Args:
             event_type: Declared event type that the lines name, or an empty string.

@@ -1,4 +1,4 @@
-"""Obstacles to a downgrade of the delivery service: rules revisions that an older version rejects."""
+"""Obstacles to a rollback of the delivery service: rules revisions with a newer parser."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from hourmark.rules.rules_topic import read_rules
 
 
 def obstacles(config: Config, older: OlderVersion) -> Iterator[Obstacle]:
-    """Yield the obstacles to a downgrade of the delivery service to an older version.
+    """Yield the obstacles to a rollback of the delivery service to an older version.
 
     An obstacle is a rules revision in Kafka (one version of the declared event types and sources)
     that the older version cannot use.
 
     Args:
-        config: Configuration that names the edge Kafka cluster.
-        older: Version to which the service would be downgraded.
+        config: Configuration with the edge Kafka cluster.
+        older: Version to roll back to.
 
     Raises:
         Unavailable: If no Kafka broker can be reached.

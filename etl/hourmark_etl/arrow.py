@@ -64,7 +64,7 @@ def key_columns(keys: pa.Array) -> KeyColumns:
 
 
 def hour_starts_s(heads: UInt64s, length_s: int) -> Int64s:
-    """Return the start of the hourly bucket that each event belongs to by its time.
+    """Return the start of each event's hourly bucket, computed from the time in the event id.
 
     Args:
         heads: The first 8 bytes of each event id; the upper 48 bits are Unix milliseconds.
@@ -287,11 +287,11 @@ def find_run_starts(*columns: npt.NDArray[Any]) -> Int64s:
 
 
 def distinct_schemas_by_run(counts: Int64s, schemas: Int32s) -> list[tuple[int, ...]]:
-    """Return the distinct schema ids of each of several runs of consecutive rows.
+    """Return the distinct schema ids in each run of consecutive rows.
 
     Args:
-        counts: Number of rows of each run. The first run begins at row 0, and each further run
-            directly after the one before it.
+        counts: Number of rows in each run. The first run begins at row 0, and each of the others
+            begins where the previous one ends.
         schemas: The schema id of each row.
 
     Returns:
@@ -343,7 +343,7 @@ def _words(column: pa.ChunkedArray, words: int) -> UInt64s:
 
 
 def describe_verdict(verdict: int, schema_id: int) -> str:
-    """Return a readable reason why an invalid datum cannot be part of a bucket.
+    """Describe why an invalid datum cannot be written to a bucket.
 
     A datum is an event in Avro binary encoding.
 
@@ -375,8 +375,8 @@ def datum_verdicts(
         ids: Matrix with one row per datum; each row starts with the event id.
         values: Arrow binary or large_binary array without nulls.
         schemas: The schema id of each row.
-        programs: By schema id, the compiled check of the schema (`hourmark.avro.datum_check`); an
-            empty program counts as missing.
+        programs: Maps each schema id to the compiled check of the schema
+            (`hourmark.avro.datum_check`); an empty program counts as missing.
         skip_bytes: Number of bytes that precede the datum in each value.
 
     Returns:

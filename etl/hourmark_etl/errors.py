@@ -80,7 +80,7 @@ class OlderLedger(Unavailable):
 
 
 class BadRecord(EtlStop):
-    """Raised if a record of a control topic is not one that a delivery service writes.
+    """Raised if a record of a control topic was not written by a delivery service.
 
     Control topics contain audit records and host reports. The record and all later ones in its
     partition are not staged (copied to storage) until an operator repairs the cause. Instances can

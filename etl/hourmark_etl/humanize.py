@@ -15,7 +15,8 @@ def format_duration(seconds: float) -> str:
         seconds: The duration.
 
     Returns:
-        The duration in the largest unit of which it has at least two, with at most one decimal.
+        The duration in the largest unit that gives a value of 2 or more, with at most one decimal.
+        Durations under 2 minutes are given in seconds.
     """
     for size, unit in _UNITS:
         if (count := seconds / size) >= 2:
@@ -49,7 +50,7 @@ def format_count(count: float, noun: str, plural: str = "") -> str:
     Args:
         count: The number; it is rounded to an integer.
         noun: The noun in the singular.
-        plural: The noun in the plural, if it is not the singular plus `s`.
+        plural: The noun in the plural; empty if the plural is formed by adding `s`.
 
     Returns:
         The number with thousands separators, followed by the noun in the matching form.

@@ -55,8 +55,8 @@ def from_row(kind: type[_Record], values: Iterable[object]) -> _Record:
 def from_columns(kind: type[_Record], row: Mapping[Any, Any], **converted: object) -> _Record:
     """Create a dataclass instance from a ledger row.
 
-    The ledger is the state database of the ETL. Some fields have another name than their column,
-    for example `event_type` and `type`.
+    The ledger is the state database of the ETL. The name of a field may differ from the name of
+    its column, for example `event_type` and `type`.
 
     Args:
         kind: The dataclass.
@@ -99,7 +99,7 @@ def _columns(kind: type) -> tuple[tuple[str, str], ...]:
 
 
 def replace_nul(text: str) -> str:
-    """Replace NUL characters in a text by U+FFFD (the replacement character).
+    """Replace each NUL character in a text with U+FFFD (the replacement character).
 
     Use it for texts that are stored in the ledger, because PostgreSQL rejects NUL.
 
@@ -141,7 +141,7 @@ def to_unsigned(value: int) -> int:
 
 
 class ClosingPhase(enum.StrEnum):
-    """The condition that the next hourly bucket of an event type waits for before it is closed.
+    """What an event type's next hourly bucket is waiting for before it can be closed.
 
     The first five members are the regular steps of closing, in order. The others are problems that
     prevent the proof or the publication of the bucket. `hourmark bucket why` shows the value.
@@ -156,7 +156,7 @@ class ClosingPhase(enum.StrEnum):
         UNWRITABLE: Some rows cannot be written to a bucket.
         CONFLICT: Two audit records contradict each other.
         STAGED: A staged file is lost, and Kafka no longer has its records.
-        PROOF: Events that audit records promise are missing.
+        PROOF: Events that are counted in audit records are missing.
         PUBLISHING: The bucket cannot be published, for example because its path is taken.
         LEDGER: A row of the ledger (the ETL's state database) is damaged.
         SERVERS: A server does not respond.
@@ -180,7 +180,7 @@ class ClosingPhase(enum.StrEnum):
 
 
 class HourState(enum.Enum):
-    """The processing state of the oldest hour of an event type that is not closed.
+    """The processing state of an event type's oldest hour that is not yet closed.
 
     - `OPEN`: the hour waits for records.
     - `FROZEN`: its rows are fixed temporarily, while they are compared with the audit records.
@@ -228,7 +228,7 @@ class StagingPosition:
     )
 
     def moved_to(self, offset: int) -> StagingPosition:
-        """Return a copy of this position with another next offset.
+        """Return a copy of this position with a different next offset.
 
         The leader epoch of the copy is unknown (None).
 
@@ -245,7 +245,7 @@ class StagingPosition:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetSpan:
-    """A range of offsets of one topic-partition that a staged file was read from.
+    """A range of offsets in one topic-partition that was read to write a staged file.
 
     Attributes:
         topic: Topic name in the central cluster.
@@ -291,7 +291,7 @@ class OffsetSpan:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StagedFile:
-    """A Parquet file with Kafka records that one staging task has written.
+    """A Parquet file of Kafka records, written by one staging task.
 
     A file contains either events or audit records, which state how many events a byte range of a
     log file contains.
@@ -301,7 +301,7 @@ class StagedFile:
         kind: `EVENTS` or `AUDIT`.
         rows: Number of rows: one per event, or one for each event type and hour of each audit
             record.
-        spans: The offset ranges that the file was read from.
+        spans: The offset ranges that were read to write the file.
         observed_ms: Smallest and largest `observed_at` of the audit records in Unix milliseconds,
             which is the time at which a service first received the byte range; None for events.
     """
@@ -356,9 +356,9 @@ class AuditOffsets:
 
     An audit record states how many events a byte range of a log file contains. A site is an edge
     cluster. The first site, named "0", is the cluster in the setting `kafka.edge`. An audit record
-    is below the limit if its offset is smaller than the offset of its site. No record of a site
-    that is not named is below the limit. Two limits can be incomparable: each of them may have the
-    larger offset for one site.
+    is below the limit if its offset is smaller than the offset of its site. If the limit does not
+    name a site, none of the site's records is below it. Two limits are incomparable if each of
+    them has the larger offset for some site.
 
     Attributes:
         by_site: Pairs of site name and offset, sorted by site. Offsets refer to the topics on the
@@ -412,7 +412,9 @@ class AuditOffsets:
         return {site: offset for site, offset in self.by_site if site != FIRST_SITE}
 
     def offset_of(self, site: str) -> int:
-        """Return the offset (exclusive) up to which a site's audit records are below this limit.
+        """Return this limit's offset (exclusive) for one site.
+
+        The site's audit records with smaller offsets are below the limit.
 
         Args:
             site: Name of the site.
@@ -423,7 +425,7 @@ class AuditOffsets:
         return dict(self.by_site).get(site, 0)
 
     def reaches(self, other: AuditOffsets) -> bool:
-        """Return whether this limit is at least as large as another one for every site.
+        """Return whether this limit is at least as large as another limit for every site.
 
         Args:
             other: The limit to compare with.
@@ -437,7 +439,7 @@ class AuditOffsets:
         """Combine two limits by taking the larger offset of each site.
 
         Args:
-            other: The other limit. A site that is missing in one limit has the offset 0 in it.
+            other: The other limit. If a limit does not name a site, its offset for the site is 0.
 
         Returns:
             The smallest limit that reaches both.
@@ -453,10 +455,10 @@ class AuditOffsets:
         """Combine two limits by taking the smaller offset of each site.
 
         Args:
-            other: The other limit. A site that is missing in one limit has the offset 0 in it.
+            other: The other limit. If a limit does not name a site, its offset for the site is 0.
 
         Returns:
-            The largest limit that both reach.
+            The largest limit that both limits reach.
         """
         return AuditOffsets.from_offsets(
             {
@@ -473,8 +475,8 @@ NO_AUDIT_OFFSETS: Final = AuditOffsets()
 class AuditGroup:
     """The audit records of one event type and hour in one staged file of audit records.
 
-    An audit record states which events a delivery service wrote for one byte range of a log file:
-    it promises them. All records of a file come from one site (edge cluster).
+    An audit record states which events a delivery service wrote for one byte range of a log file.
+    These are the promised events. All records of a file come from one site (edge cluster).
 
     Attributes:
         path: Path of the staged file, relative to the storage root.
@@ -507,7 +509,7 @@ class AuditGroup:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedSource:
-    """The latest report about one log source on one host: how far the source is delivered.
+    """The latest report on the delivery progress of one log source on one host.
 
     Attributes:
         host_id: Unique id of the host.
@@ -606,11 +608,11 @@ class StagedBatch:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EventTotals:
-    """Number and checksums of staged rows, or of events that audit records promise.
+    """Number and checksums of staged rows, or of the events that audit records count.
 
-    Audit records state ("promise") how many events were sent. An hourly bucket is proved complete
-    if the totals of its staged rows equal the totals of the events promised for it. Instances
-    support `+` and `-`.
+    Audit records state how many events were sent. An hourly bucket is proved complete if the
+    totals of its staged rows equal the totals of its audit records. Instances support `+` and
+    `-`.
 
     Attributes:
         records: Number of staged rows or audit records.
@@ -648,17 +650,16 @@ class EventTotals:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OriginHourTotals:
-    """Numbers of events in a bucket whose own timestamps lie in one particular hour.
+    """Counts of the events in a bucket whose timestamps lie in one particular hour.
 
-    A bucket also contains late events, which belong to earlier hours. Audit records state
-    ("promise") how many events were sent. When a bucket is closed, its events are compared with
-    them.
+    A bucket can contain late events, whose timestamps lie in earlier hours. When a bucket is
+    closed, its events are compared with audit records, which state ("promise") how many events
+    were sent.
 
     Attributes:
         hour_s: Unix seconds at the start of the hour.
-        promised: Number of distinct event ids of this hour that the audit records compared with the
-            bucket promise.
-        unaudited: Number of event ids of this hour in the bucket that no audit record promised at
+        promised: Number of distinct events of this hour that the compared audit records promise.
+        unaudited: Number of events of this hour in the bucket that no audit record had promised at
             the time of the comparison.
     """
 
@@ -708,10 +709,10 @@ class Seal:
         audit_records: Number of audit records that were compared.
         promised: Number of events that these audit records promise.
         unaudited: Number of events in the bucket that no audit record promises.
-        waived: Readable descriptions of missing evidence, such as a source that had not caught up,
-            despite which the bucket is closed.
+        waived: Readable descriptions of missing evidence that was waived, for example of a source
+            that had not caught up.
         offsets: Staging positions (next offsets to stage) when the set of rows was fixed.
-        books: For each hour that contains timestamps of the events, the numbers of events.
+        books: Event counts by hour of the event timestamp.
         listed: Totals of the staged rows, including duplicates, that the bucket is written from.
         lost: Number of bytes that hosts reported as lost, by source.
         unknown: Number of losses of unknown size that hosts reported, by source.

@@ -31,8 +31,8 @@ class CentralTopicNames:
     which contain audit records and host reports.
 
     Attributes:
-        aliases: Topic prefix by site name; None if the site is not mirrored.
-        types: Event type by name of the event topic.
+        aliases: Maps each site name to its topic prefix, or to None if the site is not mirrored.
+        types: Maps the name of each event topic to its event type.
     """
 
     aliases: Mapping[str, str | None]
@@ -68,7 +68,7 @@ class CentralTopicNames:
         An audit record states how many events a byte range of a log file contains.
 
         Returns:
-            Site name by topic name; there is one topic per site.
+            A mapping from topic name to site name, with one topic per site.
         """
         return {central_topic(AUDIT, alias): site for site, alias in self.aliases.items()}
 
@@ -93,7 +93,7 @@ class CentralTopicNames:
     def for_shard(self, shard: str) -> list[str]:
         """Return the names of the topics that a shard stages.
 
-        A shard is a group of event types with a Kafka consumer of its own.
+        A shard is a group of event types with its own Kafka consumer.
 
         Args:
             shard: Name of the shard. The default shard also stages the control topics, which
@@ -108,7 +108,7 @@ class CentralTopicNames:
         """Return the event topics of each event type.
 
         Returns:
-            Topic names, one per site, by event type.
+            A mapping from event type to topic names, one for each site.
         """
         found: dict[str, list[str]] = {}
         for topic, event_type in self.types.items():
@@ -116,7 +116,7 @@ class CentralTopicNames:
         return found
 
     def at_edge(self, topic: str) -> str:
-        """Return the name of a central topic on the edge cluster that it is mirrored from.
+        """Return the name that a central topic has on its edge cluster.
 
         The method removes the prefix that the mirror has added.
 
@@ -163,7 +163,7 @@ def resolve_positions(
         central: The central cluster.
         topics: Names of the topics to stage.
         known_positions: Staging positions in the ledger.
-        shard: Name of the shard (the set of topics that one consumer reads) that is stored in new
+        shard: Name of the shard (the set of topics that one consumer reads) to store in new
             positions.
         required: Names of topics that must exist.
 
@@ -202,7 +202,7 @@ def resolve_positions(
 
 
 class SiteCluster(Protocol):
-    """A protocol for the queries of Kafka metadata that are needed to close hourly buckets.
+    """Protocol for the Kafka metadata queries that are needed to close hourly buckets.
 
     `hourmark.kafka.clients.Cluster` is the implementation.
     """
@@ -218,7 +218,7 @@ class SiteCluster(Protocol):
             names: Names of the topics.
 
         Returns:
-            Metadata by topic name; topics that do not exist are missing.
+            A mapping from topic name to metadata. It omits topics that do not exist.
         """
 
     def starts(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
@@ -246,7 +246,7 @@ class SiteCluster(Protocol):
 
 
 class CentralCluster(SiteCluster, Protocol):
-    """A protocol for queries of Kafka metadata of the central cluster.
+    """Protocol for Kafka metadata queries to the central cluster.
 
     It adds the queries that detect recreated topics and truncated logs.
     """
@@ -260,8 +260,8 @@ class CentralCluster(SiteCluster, Protocol):
         The broker compares leader epochs (KIP-320).
 
         Args:
-            begins: By topic-partition, the offset after the last record read, and the leader epoch
-                of that record.
+            begins: Maps each topic-partition to the offset after the last record read, and the
+                leader epoch of that record.
 
         Returns:
             The truncated topic-partitions; empty if no record was lost.

@@ -8,7 +8,7 @@ clusters. `hourmark size` (the package `sizing`) estimates how many machines a l
 | `cli`             | the command `hourmark evaluate`                                              |
 | `evaluation`      | one run of the selected trials                                               |
 | `trials`          | the trials, one module each; its docstring describes how to add one          |
-| `execution`       | the course of one trial, its environment, the operations on servers          |
+| `execution`       | the steps of one trial, its environment, the operations on servers           |
 | `clients`         | clients of the clusters: producer, consumers, metadata, metrics              |
 | `report`          | the report as HTML and Markdown                                              |
 | `verdicts`        | a verdict per property, derived from the results (pure)                      |

@@ -1,8 +1,9 @@
 """Comparison of records sent with records read back. All functions are pure: arrays to results.
 
-Record numbers are those of `record_format.RecordFormat`: they start at 0 and follow the order of sending.
-`sent_s` and `answered_s` hold, by record number, when a record was passed to the producer and when
-it was acknowledged or refused (NaN if neither happened).
+Record numbers are those of `record_format.RecordFormat`: they start at 0 and follow the order of
+sending. The arrays `sent_s` and `answered_s` are indexed by record number. They contain the times
+at which a record was passed to the producer, and at which it was acknowledged or refused (NaN if
+neither happened).
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ Numbers: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass
 class ConsumedRecords:
-    """The numbers of the test records that a consumer read, by topic and partition.
+    """The sequence numbers of the test records that a consumer read, by topic and partition.
 
-    Each test record contains a sequence number, from 0. `len()` returns the number of all messages
-    read, including those without a valid number.
+    Sequence numbers start at 0. `len()` returns the number of all messages read, including those
+    without a valid number.
 
     Attributes:
-        numbers: Record numbers by (topic, partition) in reading order. A record that was read twice
-            occurs twice.
-        foreign: Number of messages that are not records of this run, or were altered.
+        numbers: Maps each (topic, partition) to its record numbers in reading order. A record that
+            was read twice occurs twice.
+        foreign: Number of messages that do not belong to this run or were altered.
     """
 
     numbers: dict[tuple[str, int], list[int]] = field(default_factory=dict)
@@ -63,15 +64,14 @@ def count_records(
 ) -> RecordCounts:
     """Count the records that were lost, duplicated, altered or out of order at one place.
 
-    Each record has a number, from 0 in the order of sending, by which sent and read records are
-    compared.
+    Sent and read records are compared by their sequence numbers, which start at 0.
 
     Args:
         place: Where the records were read: "edge", "central" or "consumer". Copied to the result.
         placement: The topic and partition to which each record was sent. A record that was read
-            from another one is counted as a phantom.
-        acknowledged: By record number, whether Kafka acknowledged the record; one item per record
-            sent.
+            from any other partition is counted as a phantom.
+        acknowledged: Whether Kafka acknowledged each record, indexed by record number. Its length
+            is the number of records sent.
         readings: The records that a consumer read at this place.
 
     Returns:
@@ -113,7 +113,7 @@ def count_disordered(numbers: Numbers) -> int:
     A record is out of order if it was first read after a record with a higher number.
 
     Args:
-        numbers: Record numbers of one partition in reading order. Repeated readings are ignored.
+        numbers: Record numbers of one partition in reading order. Repetitions are ignored.
 
     Returns:
         The number of such records; 0 if all records are in order.
@@ -128,11 +128,12 @@ def longest_wait_seconds(
 ) -> float:
     """Return the longest time that a record in flight during an interval waited for its answer.
 
-    A record is in flight from the time it is sent until it is acknowledged or refused.
+    A record is in flight from the time it is sent until it is answered, that is, acknowledged or
+    refused.
 
     Args:
-        sent_s: By record number, when it was sent, in seconds.
-        answered_s: By record number, when it was acknowledged or refused; NaN if neither happened.
+        sent_s: Send time of each record in seconds, indexed by record number.
+        answered_s: Answer time of each record in seconds; NaN if it was never answered.
         began_s: Start of the interval, in seconds.
         healed_s: End of the interval, in seconds.
 
@@ -147,15 +148,15 @@ def longest_wait_seconds(
 def recovery_seconds(
     sent_s: Floats, answered_s: Floats, acknowledged: Flags, healed_s: float, gave_up_s: float
 ) -> float | None:
-    """Return how long a load took to recover from a fault, in seconds after the end of the fault.
+    """Return how many seconds a load took to recover after the end of a fault.
 
-    The load has recovered when all records sent before the end of the fault are answered, and at
-    least one record sent since then is acknowledged.
+    The load has recovered when all records sent before the end of the fault are answered, that is,
+    acknowledged or refused, and at least one record sent since then is acknowledged.
 
     Args:
-        sent_s: By record number, when it was sent, in seconds.
-        answered_s: By record number, when it was acknowledged or refused; NaN if neither happened.
-        acknowledged: By record number, whether it was acknowledged.
+        sent_s: Send time of each record in seconds, indexed by record number.
+        answered_s: Answer time of each record in seconds; NaN if it was never answered.
+        acknowledged: Whether each record was acknowledged.
         healed_s: End of the fault, in seconds.
         gave_up_s: End of the observation, in seconds.
 
@@ -179,10 +180,10 @@ def count_per_second(
     """Count the records that were sent and acknowledged in each second of a load.
 
     Args:
-        sent_s: By record number, seconds from the start of the load until the record was sent.
-        answered_s: By record number, seconds until it was acknowledged or refused; NaN if neither
-            happened.
-        acknowledged: By record number, whether it was acknowledged.
+        sent_s: Send time of each record, in seconds since the start of the load, indexed by record
+            number.
+        answered_s: Time at which each record was acknowledged or refused; NaN if neither happened.
+        acknowledged: Whether each record was acknowledged.
 
     Returns:
         One point per second, from 0 to the last event; empty if no record was sent.

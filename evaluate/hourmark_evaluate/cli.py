@@ -187,21 +187,22 @@ def _command_options(function: Any) -> Any:
 def command(
     saved: Path | None, report: Path | None, markdown: Path | None, as_json_: bool, **given: Any
 ) -> None:
-    """Run trials of Kafka under faults, and report for each property whether Kafka keeps it.
+    """Run trials of Kafka under faults, and report which properties Kafka keeps.
 
     By default, the trials run on a local stack, which is started and stopped for the run (about ten
     minutes). With --bootstrap, they run on your clusters, in new topics that are deleted at the end;
     choose --rate and --no-burst accordingly.
 
-    On your clusters, faults are injected by commands that you give. Without its commands, or if they
-    have no effect, a trial is reported as not tried. Placeholders: {broker} is a broker's id, {host}
-    and {port} are the address of a broker or of a worker of the mirror, {topic} is a topic of the
-    central cluster. A command must return within two minutes, and a stopped server must stay down
-    until it is started. Trials of the mirror's leader need several workers.
+    On your clusters, faults are injected by shell commands that you provide. A trial is reported
+    as not tried if its commands are missing or have no effect. Placeholders: {broker} is a
+    broker's id, {host} and {port} are the address of a broker or of a worker of the mirror, {topic}
+    is a topic of the central cluster. A command must return within two minutes, and a stopped
+    server must stay down until it is started. Trials of the mirror's leader need several workers.
 
     Clients need permission to create, describe, write, read and delete topics of both prefixes and
-    their copies, to read by and delete groups of --prefix, and to describe the cluster; to observe
-    the mirror, also to read mm2-offsets.ALIAS.internal and to describe the group ALIAS-mm2.
+    their copies, to read with and delete groups of --prefix, and to describe the cluster. To
+    observe the mirror, they also need permission to read mm2-offsets.ALIAS.internal and to describe
+    the group ALIAS-mm2.
 
     The folder of the report contains evaluation.html and evaluation.json, which is written after
     each trial. The exit code is 1 if a property is broken.

@@ -46,7 +46,7 @@ RECREATED_SECONDS: Final = 15.0
 def new_run_id() -> str:
     """Generate the random identifier of one evaluation run.
 
-    It is part of the names of all topics of the run, so that runs do not share topics.
+    It is part of the names of all topics of the run, so that no two runs share a topic.
 
     Returns:
         Eight hexadecimal digits.
@@ -63,17 +63,17 @@ def evaluate(
 ) -> Evaluation:
     """Run the named trials in order and return the result of the evaluation.
 
-    A trial that fails is part of the result, with the reason. After a trial whose servers did not
-    recover, the remaining trials are reported as not tried. At the end, all topics of this run are
-    deleted; names of topics that cannot be deleted within 180 s are reported as progress.
+    If a trial fails, the result contains the reason. If the servers do not recover from a trial,
+    the remaining trials are reported as not tried. At the end, all topics of this run are deleted.
+    Topics that cannot be deleted within 180 s are reported as progress.
 
     Args:
         environment: The clusters and the user's options.
         names: Names of the trials to run; each must be a key of `TRIALS`.
         where: Where the clusters are, for the report: "the local stack" or "clusters of the user".
         command: The command line that repeats the run, for the report.
-        save: Function that receives the result so far after each trial, so that an interrupted run
-            loses nothing.
+        save: Function that is called after each trial with the result so far, to preserve it if the
+            run is interrupted.
 
     Raises:
         KeyError: A name is not a known trial.
@@ -182,7 +182,7 @@ def stack_environment(
 ) -> TrialEnvironment:
     """Return the brokers and the mirror of a running local stack as the environment for trials.
 
-    Brokers' metrics are available only if the stack was created with JMX enabled.
+    The brokers' metrics are available only if the stack was created with JMX enabled.
 
     Args:
         stack: The running stack.
@@ -265,7 +265,7 @@ def new_record_format(options: EvaluationOptions) -> RecordFormat:
     The identifier distinguishes the records of this run from those of any other run.
 
     Args:
-        options: The user's options, of which `event_bytes` is used.
+        options: The user's options; only `event_bytes` is used.
     """
     return RecordFormat(secrets.token_bytes(RUN_BYTES), options.event_bytes)
 
@@ -339,10 +339,10 @@ def _summarize(trial: TrialResult) -> str:
 
 
 def select_trials(names: Sequence[str]) -> Sequence[str]:
-    """Return trial names in the order of execution.
+    """Return the names of the selected trials in the order of execution.
 
     Args:
-        names: Names of the trials to run, in any order; all trials if empty. Unknown names are
+        names: Names of the trials to run, in any order; empty for all trials. Unknown names are
             ignored.
     """
     return [name for name in TRIALS if not names or name in names]

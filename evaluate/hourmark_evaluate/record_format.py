@@ -1,4 +1,4 @@
-"""A record that identifies its run and its number, and that detects any changed byte.
+"""The format of test records, with run identifier, record number and checksum.
 
 Layout: 16 bytes of run identifier, 8 bytes of big-endian record number, filler text up to the
 configured length, and 4 bytes of CRC-32 of everything before.
@@ -23,7 +23,7 @@ _FILLER: Final = b'{"page":"/start","milliseconds":31,"user":"u-0001","agent":"e
 
 @dataclass(frozen=True, slots=True)
 class RecordFormat:
-    """The format of the records that one evaluation sends: run identifier, number and checksum.
+    """The format of the test records that one evaluation sends.
 
     Attributes:
         run_id: Identifier of the run, 16 bytes.
@@ -34,9 +34,10 @@ class RecordFormat:
     length: int
 
     def encode(self, number: int) -> bytes:
-        """Return the record with this number, as `length` bytes.
+        """Encode the record with a given number.
 
-        A record consists of the run identifier, the number, filler text and a CRC-32 checksum.
+        A record consists of the run identifier, the number, filler text and a CRC-32 checksum. It
+        is `length` bytes long.
 
         Args:
             number: Record number, from 0 to 2**64 - 1.
@@ -68,10 +69,11 @@ class RecordFormat:
 class RecordPlacement:
     """The assignment of record numbers to topics and partitions.
 
-    Numbers are assigned in rounds of `sum(shares)` consecutive numbers. In each round, every topic
-    receives as many records as its share, all in the same partition. The next round uses the next
-    partition, cyclically. For example, with the topics `a` and `b`, shares 2 and 1 and two
-    partitions, the records 0 to 5 are assigned to a-0, a-0, b-0, a-1, a-1, b-1.
+    Records are assigned in rounds of `sum(shares)` consecutive numbers. In each round, every topic
+    receives as many records as its share. All records of a round have the same partition number;
+    the next round uses the next partition, cyclically. For example, with the topics `a` and `b`,
+    shares 2 and 1, and two partitions, the records 0 to 5 are assigned to a-0, a-0, b-0, a-1, a-1
+    and b-1.
 
     Attributes:
         topics: Names of the topics.

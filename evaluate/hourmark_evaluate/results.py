@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordCounts:
-    """The numbers of records of a trial that were sent, and that a consumer read at one place.
+    """The numbers of records that a trial sent and that a consumer read at one place.
 
     Attributes:
         place: Where the records were read: "edge", "central" (the mirror's copies) or "consumer" (a
@@ -25,9 +25,10 @@ class RecordCounts:
         lost: Records acknowledged but never read.
         doubled: Messages that repeat a record that was already read.
         phantom: Messages that were never sent, were altered, or are in the wrong partition.
-        disordered: Records first read after a record that was sent later to the same partition.
+        disordered: Records read out of order, that is, first read after a record that was sent
+            later to the same partition.
         unacknowledged: Records read although they were not acknowledged. This is not a fault,
-            because a sender sends such records again.
+            because a client sends such records again.
     """
 
     place: str
@@ -42,13 +43,13 @@ class RecordCounts:
 
     @property
     def distinct(self) -> int:
-        """Number of different records of this run that were read. Duplicates count once."""
+        """Number of distinct records of this run that were read."""
         return self.read - self.doubled - self.phantom
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disturbance:
-    """A fault injected into servers, and how long the affected component took to recover.
+    """A fault that was injected into servers, and how long the affected component took to recover.
 
     Attributes:
         what: Description of the fault.
@@ -56,7 +57,7 @@ class Disturbance:
         began_s: Start of the fault, in seconds since the start of the load.
         healed_s: Time when the servers had recovered, in seconds since the start of the load.
         longest_wait_s: Longest time in seconds that a record in flight during the fault waited for
-            its acknowledgement (producer) or its copy (mirror).
+            its acknowledgement (victim "producer") or its copy (victim "mirror").
         recovered_s: Seconds from `healed_s` until all records sent before `healed_s` were
             acknowledged, refused or copied; None if the time limit was exceeded.
     """
@@ -90,15 +91,14 @@ class LeaderTakeover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorPositionResult:
-    """The comparison of the positions that a mirror committed with the records on its target.
+    """The comparison of the offsets that a mirror committed with the records on its target cluster.
 
-    A position is the offset up to which the mirror claims to have copied a source partition. The
-    target's logs are read immediately after the positions. A record is early if the mirror had
-    committed it but consumers could read it only later, because its transaction was still being
-    completed.
+    A mirror commits, for each source partition, the offset up to which it has copied. The target's
+    logs are read immediately after these offsets. A record is early if the mirror had committed it
+    before consumers could read it, because its transaction was still being completed.
 
     Attributes:
-        samples: Number of comparisons in which the mirror had committed a position.
+        samples: Number of comparisons in which the mirror had committed an offset.
         false_records: Largest number of records, in one sample, that were committed as copied but
             are missing on the target cluster.
         waiting_max: Largest number of records, in one sample, that were sent but not copied yet.
@@ -120,9 +120,9 @@ class BacklogResult:
 
     Attributes:
         records: Number of records waiting when the consumer started.
-        piled_s: Seconds during which these records accumulated.
-        caught_up_s: Seconds until less than one second of the load remained unread; None if the
-            time limit was exceeded.
+        piled_s: Time in seconds during which these records accumulated.
+        caught_up_s: Seconds until the consumer's lag was less than one second of the load; None if
+            the time limit was exceeded.
         read_per_s: Records that the consumer read per second.
     """
 
@@ -192,17 +192,19 @@ class TrialResult:
     Attributes:
         name: Short name of the trial.
         title: Title for the report.
-        not_tried: Reason why the trial was not tried; "" if it was. No other results are set then.
-        broken_off: Reason why the trial was aborted; "" if it completed. No other results are set
-            then.
+        not_tried: Reason why the trial was not tried; "" if it was tried. If set, the result
+            contains no measurements.
+        broken_off: Reason why the trial was aborted; "" if it completed. If set, the result
+            contains no measurements.
         seconds: Duration of the load.
         counts: Records sent and read back, one item per place.
         disturbances: The injected faults.
         takeovers: Attempts to remove the mirror's leading worker.
-        claims: The mirror's committed positions compared with the target; None without a mirror.
+        claims: Comparison of the mirror's committed offsets with the target cluster; None without a
+            mirror.
         backlog: How a consumer caught up; None if the trial has no backlog.
-        fatal: The error that stopped the producer permanently; "" if none did.
-        comparisons: Counts compared with the brokers' metrics.
+        fatal: Message of the error that stopped the producer permanently; "" if none did.
+        comparisons: Comparisons of counts with the brokers' metrics.
         not_compared: Reason why the brokers' metrics were not compared; "" if they were.
         cost: CPU time used; None if it was not measured.
         timeline: Records sent and acknowledged, second by second.
@@ -228,7 +230,7 @@ class TrialResult:
 
     @property
     def tried(self) -> bool:
-        """Whether the trial was started. It is True for a trial that was aborted later."""
+        """Whether the trial was tried, including a trial that was aborted."""
         return not self.not_tried
 
 
@@ -243,8 +245,8 @@ class Evaluation:
         where: "the local stack" or "clusters of the user".
         command: The command line that repeats the run.
         cores: CPU cores of the client's machine.
-        load_average: One-minute load average of the client's machine before the first trial and
-            after the last.
+        load_average: One-minute load average of the client's machine, before the first trial and
+            after the last one.
         edge_brokers: Number of brokers of the edge cluster.
         central_brokers: Number of brokers of the central cluster; 0 if there is none.
         replication: Replication factor of the topics.

@@ -1,7 +1,7 @@
 """Verdicts per property, derived from the results of trials. All functions are pure.
 
-A property is kept only if a trial observed something that could have broken it: a trial without
-acknowledgements keeps no property.
+A property is kept only if a trial observed something that could have broken it. A trial without
+acknowledgements therefore confirms no property.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ class PropertyVerdict:
         trials: Number of trials with an observation or a fault.
         observations: Number of observations: records, faults injected, samples or comparisons,
             depending on the property.
-        faults: Description of each fault, prefixed with the name of its trial.
+        faults: Description of each fault, prefixed with the name of its trial; empty if none was
+            found.
     """
 
     property: KafkaProperty
@@ -98,8 +99,8 @@ _COUNTED: Final = (
 def property_verdicts(evaluation: Evaluation) -> tuple[PropertyVerdict, ...]:
     """Return one verdict per property of Kafka over all trials, in the order of `KafkaProperty`.
 
-    A property is broken if any trial has a fault that concerns it, kept if at least one trial
-    observed it and none has such a fault, and not tried otherwise.
+    A property is broken if any trial found a fault that concerns it. Otherwise, it is kept if at
+    least one trial observed it, and not tried if none did.
 
     Args:
         evaluation: The result of a completed or interrupted run.
@@ -118,9 +119,9 @@ def find_property_faults(trial: TrialResult) -> Iterator[PropertyFinding]:
         trial: The result of the trial.
 
     Yields:
-        The findings. A finding with 0 observations and without faults means that the trial did not
-        observe the property. A trial that was not tried yields no finding. A trial that was aborted
-        yields one finding, a fault of `KafkaProperty.RECOVERS`.
+        The findings. A finding with 0 observations and no faults means that the trial did not
+        observe the property. A trial that was not tried yields no findings. An aborted trial yields
+        one finding, a fault of `KafkaProperty.RECOVERS`.
     """
     if not trial.tried:
         return

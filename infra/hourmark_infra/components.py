@@ -43,18 +43,17 @@ CANARIES: Final = ("canary", "canary-check")  # for a site whose types declare t
 
 @dataclass
 class Components:
-    """The Hourmark daemons of one configuration, run as child processes.
+    """Runner that starts the Hourmark daemons of one configuration as child processes.
 
-    The names of the daemons are the keys of `COMMANDS`: service, tailer, etl, mirror, canary,
-    canary-check.
+    The daemon names are the keys of `COMMANDS`: service, tailer, etl, mirror, canary, canary-check.
 
     Attributes:
-        home: Folder whose path identifies the daemons. A later object with the same folder can find
+        home: Folder whose path identifies the daemons. Another object with the same path can find
             and stop them.
         config: Path of the configuration file, passed to every command.
-        logs: Folder of the log files, one for each daemon.
+        logs: Folder for the log files, one for each daemon.
         clock: Clock used for waiting.
-        running: Processes that this object started, by daemon name.
+        running: Maps the name of each daemon that this object started to its process.
     """
 
     home: Path
@@ -72,7 +71,7 @@ class Components:
             name: Name of the daemon, a key of `COMMANDS`.
 
         Raises:
-            KeyError: `COMMANDS` contains no daemon of this name.
+            KeyError: There is no such daemon.
         """
         self.running[name] = spawn(
             self.command(*COMMANDS[name]), child_environment(), self._mark(name), self.log(name)
@@ -85,15 +84,16 @@ class Components:
             name: Name of the daemon, a key of `COMMANDS`.
 
         Returns:
-            False also if another object started the daemon, or if the name is unknown.
+            True if the daemon is running. False otherwise, including when another object started
+            the daemon or the name is unknown.
         """
         return name in self.running and is_alive(self.running[name])
 
     def kill(self, name: str) -> None:
-        """Send SIGKILL to a daemon and its child processes, and wait for their exit.
+        """Send SIGKILL to a daemon and its child processes, and wait for them to exit.
 
-        The daemon may have been started by an earlier object with the same `home`. The call does
-        nothing if the daemon is not running.
+        The daemon may have been started by another object with the same `home`. Does nothing if the
+        daemon is not running.
 
         Args:
             name: Name of the daemon, a key of `COMMANDS`.
@@ -102,9 +102,10 @@ class Components:
         kill_processes(find_by_mark(self._mark(name)), self.clock, _STOP_SECONDS)
 
     def stop(self, name: str) -> None:
-        """Stop a daemon and its child processes; do nothing if the daemon is not running.
+        """Stop a daemon and its child processes.
 
         The daemon receives SIGTERM. Processes that are still running after 10 seconds are killed.
+        Does nothing if the daemon is not running.
 
         Args:
             name: Name of the daemon, a key of `COMMANDS`.
@@ -113,16 +114,16 @@ class Components:
         stop_processes(find_by_mark(self._mark(name)), self.clock, _STOP_SECONDS)
 
     def stop_all(self) -> None:
-        """Stop all daemons that are running for the folder `home`, in parallel.
+        """Stop all daemons with the same `home` in parallel.
 
-        Daemons that another object or process started for the same folder are stopped too. Each
-        daemon receives SIGTERM and is killed if it does not exit within 10 seconds.
+        This includes daemons that were started by another object or process. Each daemon receives
+        SIGTERM, and is killed if it does not exit within 10 seconds.
         """
         with ThreadPoolExecutor(len(COMMANDS)) as pool:
             list(pool.map(self.stop, COMMANDS))
 
     def check(self) -> None:
-        """Raise an exception if a daemon that this object started has exited.
+        """Check that the daemons that this object started have not exited.
 
         Call this method regularly while waiting for a daemon. Daemons that were stopped with `stop`
         or `kill` are not checked.
@@ -146,13 +147,13 @@ class Components:
             seconds: Timeout in seconds, after which the command is killed.
 
         Raises:
-            Unavailable: The command timed out or failed. If it failed, the message contains the end
-                of its output.
+            Unavailable: The command timed out or failed. In the latter case, the message contains
+                the end of its output.
         """
         self._call(arguments, seconds, stderr=subprocess.STDOUT)
 
     def query_json(self, *arguments: str, seconds: float) -> Any:
-        """Run an `hourmark` command with the option `--json`, and return its output.
+        """Run an `hourmark` command with the option `--json`, and return its decoded output.
 
         Args:
             arguments: Subcommand and options; `--json` and `--config` are appended.
@@ -162,8 +163,8 @@ class Components:
             The decoded JSON.
 
         Raises:
-            Unavailable: The command timed out or failed. If it failed, the message contains the end
-                of its error output.
+            Unavailable: The command timed out or failed. In the latter case, the message contains
+                the end of its error output.
         """
         return json.loads(self._call((*arguments, "--json"), seconds, stderr=subprocess.PIPE))
 
@@ -192,7 +193,9 @@ class Components:
         return done.stdout
 
     def run_repeatable(self, *arguments: str, seconds: float) -> None:
-        """Run an idempotent `hourmark` command, with up to three retries, two seconds apart.
+        """Run an idempotent `hourmark` command, and retry it up to three times if it fails.
+
+        There is a pause of two seconds before each retry.
 
         Args:
             arguments: Subcommand and options; `--config` is appended.
@@ -215,8 +218,8 @@ class Components:
             seconds: Timeout in seconds.
 
         Raises:
-            Unavailable: The service is not ready in time, or a daemon that this object started has
-                exited.
+            Unavailable: The service did not become ready in time, or a daemon that this object
+                started has exited.
         """
         wait_for(
             lambda: is_service_ready(address),
@@ -227,9 +230,9 @@ class Components:
         )
 
     def log(self, name: str) -> Path:
-        """Return the path of the file to which a daemon's stdout and stderr are written.
+        """Return the path of the log file to which a daemon's stdout and stderr are written.
 
-        The file does not exist before the first start of the daemon.
+        The file is created when the daemon is started for the first time.
 
         Args:
             name: Name of the daemon, a key of `COMMANDS`.
@@ -237,13 +240,13 @@ class Components:
         return self.logs / f"hourmark-{name}.log"
 
     def command(self, *arguments: str) -> Sequence[str]:
-        """Return the command line that runs `hourmark` with the configuration file of this object.
+        """Return the command line that runs `hourmark` with this object's configuration file.
 
         Args:
             arguments: Subcommand and options; `--config` is appended.
 
         Returns:
-            The path of this Python interpreter, followed by its arguments.
+            The path of the Python interpreter, followed by its arguments.
         """
         return (sys.executable, "-m", "hourmark", *arguments, "--config", str(self.config))
 
@@ -252,13 +255,13 @@ class Components:
 
 
 def child_environment() -> dict[str, str]:
-    """Return the environment variables with which Hourmark commands are started.
+    """Return the environment variables for child processes that run Hourmark commands.
 
     Variables named `HOURMARK_*` are omitted, because they would override settings in the
-    configuration file of the command.
+    configuration file.
 
     Returns:
-        Values by variable name. The environment of this process is not changed.
+        Names and values of the variables. The environment of this process is not changed.
     """
     return {name: value for name, value in os.environ.items() if not name.startswith("HOURMARK_")}
 
@@ -276,15 +279,15 @@ def wait_for(
 
     Args:
         condition: Function to call.
-        description: Description of the expected state, for the error message.
+        description: Description of the condition, for the error message.
         seconds: Timeout in seconds.
         clock: Clock used for the timeout and the pauses.
-        on_retry: Function called each time `condition` returns False. It may raise an exception to
+        on_retry: Function called whenever `condition` returns False. It may raise an exception to
             stop waiting.
         pause_s: Pause between calls in seconds.
 
     Raises:
-        Unavailable: The condition was not true in time.
+        Unavailable: The condition did not become true in time.
     """
     until = clock.monotonic_s() + seconds
     while not condition():
@@ -295,13 +298,14 @@ def wait_for(
 
 
 def is_service_ready(address: str) -> bool:
-    """Return whether the delivery service at a base URL reports that it is ready for requests.
+    """Return whether the delivery service at a base URL is ready for requests.
 
     Args:
         address: Base URL of the service, such as `http://127.0.0.1:8780`.
 
     Returns:
-        False also if the service cannot be reached or does not respond within five seconds.
+        True if the service reports that it is ready. False otherwise, including when it cannot be
+        reached or does not respond within five seconds.
     """
     try:
         return httpx.get(f"{address}/readyz", timeout=5.0, trust_env=False).is_success

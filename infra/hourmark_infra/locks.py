@@ -13,14 +13,14 @@ from pathlib import Path
 
 @contextmanager
 def exclusive_lock(file: Path, on_busy: Callable[[], None]) -> Iterator[None]:
-    """Hold an exclusive lock between processes for the duration of a `with` block.
+    """Hold an exclusive inter-process lock for the duration of a `with` block.
 
     The lock is an advisory `flock` lock. The operating system releases it if the process is killed.
 
     Args:
         file: Lock file. The file and its folder are created if they do not exist.
-        on_busy: Function called once if another process holds the lock, before waiting for it. It
-            may raise an exception to avoid the wait.
+        on_busy: Function called once before waiting, if another process holds the lock. It may
+            raise an exception instead of waiting.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a") as lock:

@@ -30,8 +30,8 @@ def main() -> None:
     """Create or update the virtual environment `.venv` in a checkout.
 
     The first command-line argument is the path of the checkout. Standard input contains a stamp, a
-    text that differs whenever the dependencies to install differ. The command does nothing if
-    `.venv` was created with the same stamp.
+    text that changes whenever the dependencies change. The command does nothing if `.venv` was
+    created with the same stamp.
 
     Raises:
         SystemExit: The installation failed, with exit code 1. A line on stderr names the next step.

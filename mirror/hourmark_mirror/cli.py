@@ -42,7 +42,8 @@ BACKOFF_S: Final = (1.0, 15.0)
 def mirror() -> None:
     """Replicate topics from the edge to the central cluster with MirrorMaker 2.
 
-    Commands run it, show its lag, verify and watch its copies, and manage its topics and positions.
+    The commands run MirrorMaker 2, show its lag, verify and monitor the copies, and manage topics
+    and positions.
     """
 
 
@@ -58,12 +59,12 @@ for _command in (watch, status, plan, apply, reset_offsets):
     help="Exit with MirrorMaker 2's exit code instead of restarting it.",
 )
 def run(config: Config, no_restart: bool) -> None:
-    """Run MirrorMaker 2 from the edge to the central cluster, exactly once, until SIGTERM.
+    """Run MirrorMaker 2 from the edge to the central cluster, with exactly-once delivery.
 
-    Creates missing remote topics and logs how existing ones differ from the edge's (`hourmark
-    mirror plan`). Restarts MirrorMaker 2 when it exits or when one of its tasks fails. Its log goes
-    to stderr. Generated files are in mirror.work_dir; a second instance on the same folder is
-    refused.
+    Runs until SIGTERM. Creates missing remote topics. Logs how existing ones differ from the edge
+    topics (`hourmark mirror plan`). Restarts MirrorMaker 2 when it exits or when one of its tasks
+    fails. The log of MirrorMaker 2 is written to stderr. Generated files are stored in
+    mirror.work_dir; the command does not start if another instance uses this folder.
 
     To run several workers, start one on each host with a mirror.rest_host that the other hosts can
     reach. The workers share the tasks of one mirror, and the remaining workers take over the tasks
@@ -129,8 +130,8 @@ def _until_available(step: Callable[[], object], stopping: threading.Event) -> N
 def lag(config: Config, as_json: bool) -> None:
     """Show how many edge records the mirror has not copied yet, for each topic-partition.
 
-    Offsets are the next to read. The central end offset also counts one commit marker for each
-    transaction, so it exceeds the number of records.
+    Each offset is that of the next record to read. The central end offset also counts one commit
+    marker for each transaction, so it exceeds the number of records.
     """
     lags = measure_lag(config)
     total = sum(max(entry.records, 0) for entry in lags)
@@ -221,8 +222,8 @@ def verify(
     deleted or recreated, retention that passed the mirror's last known position, and topics that
     exist only on the central cluster.
 
-    Alarms persist until --accept, even after retention deletes the evidence. Exits with code 1 on
-    any finding, and names its topic, partition and offsets.
+    Alarms persist until --accept is used, even after retention deletes the evidence. Exits with
+    code 1 if there is any finding. Each finding names the topic, partition and offsets.
     """
     set_up_logging(config.log_level)
     if sample is not None and seed is None:

@@ -1,8 +1,8 @@
-"""Status of the mirror for `hourmark status`: whether it copies, and how much is not copied yet.
+"""Status of the mirror for `hourmark status`: whether it copies records, and how far it is behind.
 
-Delivery services write a host report to the edge every two seconds. A report that was not copied
-for `STALLED_MS` shows a mirror that is dead or hangs, and since when, on any machine and without
-its process.
+Delivery services write a host report to the edge every two seconds. If a report is not copied
+within `STALLED_MS`, the mirror is dead or hangs. The timestamp of the report shows since when. This
+works on any machine, without access to the process of the mirror.
 """
 
 from __future__ import annotations
@@ -33,20 +33,22 @@ _READ_S: Final = 3.0
 
 
 def mirror_status(config: Config, now_ms: int) -> ComponentStatus:
-    """Return whether the mirror copies and how many records it has not copied yet.
+    """Return the status of the mirror, with the number of records that it has not copied yet.
 
     Args:
         config: Configuration with both clusters and `mirror.work_dir`.
         now_ms: Current Unix time in milliseconds.
 
     Returns:
-        - `SILENT` if a process holds the lock of the work folder, but host reports are not copied
-        - `RUNNING` if such a process exists, or if recent host reports are copied (by a mirror on
-          another machine)
+        A status with one of these states:
+
+        - `SILENT` if a process holds the lock on the work folder, but records are no longer copied
+        - `RUNNING` if such a process exists, or if a mirror on another machine has copied records
+          recently
         - `NOT_RUNNING` otherwise
 
-        The detail is the lag from `describe_lag`, or the reason why the clusters could not be read.
-        The status contains a problem only if a mirror that has copied records before has stopped
+        The detail is the text from `describe_lag`, or the reason why the clusters could not be
+        read. The status contains a problem only if a mirror that copied records before has stopped
         copying.
     """
     if not config.kafka.mirrored:
@@ -134,9 +136,9 @@ def describe_lag(lags: Sequence[Lag]) -> str:
         lags: Lag of each topic-partition, from `measure_lag`.
 
     Returns:
-        Text such as `1,200 records of 3 topic-partitions not copied yet`, plus the number of
-        positions that are past the edge's log end. If nothing is left to copy, the text says that
-        all records are copied.
+        A text such as `1,200 records of 3 topic-partitions not copied yet`, followed by the number
+        of positions past the edge's log end, if any. If nothing is left to copy, the text states
+        that all records are copied.
     """
     behind = [lag.records for lag in lags if lag.records > 0]
     stale = sum(lag.records < 0 for lag in lags)

@@ -18,8 +18,8 @@ class Lag:
         partition: Partition number.
         edge_start: Log start offset at the edge.
         edge_end: Log end offset (exclusive) at the edge.
-        position: Next edge offset that MirrorMaker 2 will copy; None if it has not committed an
-            offset.
+        position: Edge offset of the next record that MirrorMaker 2 will copy; None if it has not
+            committed an offset.
         central_end: Log end offset (exclusive) on the central cluster; None if the remote
             topic-partition does not exist. It exceeds the number of records, because each
             transaction adds a commit marker.
@@ -36,8 +36,8 @@ class Lag:
     def records(self) -> int:
         """Return the number of edge records that the mirror has not copied yet.
 
-        Records that retention has already deleted at the edge are not counted. A negative number
-        means that the position is past the end of the edge's log, so the mirror copies nothing.
+        Records that retention has deleted at the edge are not counted. A negative number means that
+        the position is past the edge's log end, so the mirror copies nothing.
         """
         return self.edge_end - max(self.position or 0, self.edge_start)
 
@@ -46,8 +46,8 @@ class Lag:
         """Return the number of offsets that the edge's retention deleted before they were copied.
 
         Returns:
-            Number of lost offsets. 0 if the position is at or after the edge's log start, or if the
-            mirror has no position yet.
+            The number of lost offsets; 0 if the position is at or after the edge's log start, or if
+            the mirror has no position yet.
         """
         return 0 if self.position is None else max(0, self.edge_start - self.position)
 
@@ -59,8 +59,8 @@ def measure_lag(config: Config) -> list[Lag]:
         config: Configuration with both clusters.
 
     Returns:
-        One entry for each topic-partition of the edge cluster, even if the central cluster has no
-        copy of it.
+        One entry for each mirrored topic-partition of the edge cluster, even if the central cluster
+        has no copy of it.
 
     Raises:
         ConfigError: The configuration has no separate central cluster. Set `kafka.central`.

@@ -45,8 +45,8 @@ class _Plan(NamedTuple):
 def status(config: Config, as_json: bool) -> None:
     """Show the workers of this mirror, their tasks and versions, and the settings in force.
 
-    Reads from the central cluster, so the output is the same on every host. Workers are named by
-    host. Secrets are redacted.
+    Reads from the central cluster, so the output is the same on every host. Workers are identified
+    by host. Secrets are redacted.
     """
     sites = MirrorSites(config)
     group = read_worker_group(sites.central.settings, sites.alias)
@@ -59,7 +59,7 @@ def status(config: Config, as_json: bool) -> None:
 
 
 def status_to_json(site: str, group: WorkerGroup, installed: str) -> dict[str, object]:
-    """Return the status of a mirror as a JSON-serializable dict, with secrets redacted.
+    """Convert the status of a mirror to a JSON-serializable dict. Secrets are redacted.
 
     Args:
         site: Alias of the edge cluster.
@@ -67,8 +67,9 @@ def status_to_json(site: str, group: WorkerGroup, installed: str) -> dict[str, o
         installed: MirrorMaker 2 version installed on this host; empty if unknown.
 
     Returns:
-        Keys `site`, `workers` (hosts), `leader`, `installed_version`, `running` (state of each
-        connector and task, by name) and `settings` (by name). An unknown leader or version is None.
+        A dict with the keys `site`, `workers` (hosts), `leader`, `installed_version`, `running`
+        (maps connector and task names to states) and `settings` (maps setting names to values). The
+        leader or a version is None if unknown.
     """
     states = {
         name: {
@@ -90,7 +91,7 @@ def status_to_json(site: str, group: WorkerGroup, installed: str) -> dict[str, o
 
 
 def format_status(site: str, group: WorkerGroup, installed: str) -> Iterator[str]:
-    """Yield the status of a mirror as lines of text, with secrets redacted.
+    """Format the status of a mirror as lines of text. Secrets are redacted.
 
     Args:
         site: Alias of the edge cluster.
@@ -98,8 +99,8 @@ def format_status(site: str, group: WorkerGroup, installed: str) -> Iterator[str
         installed: MirrorMaker 2 version installed on this host; empty if unknown.
 
     Yields:
-        A line with the workers, a line with the installed version, one line for each connector or
-        task, and one line for each connector setting.
+        A line that lists the workers, a line with the installed version, one line for each
+        connector or task, and one line for each connector setting.
     """
     hosts = f" on {', '.join(group.workers.hosts)}" if group.workers.hosts else ""
     yield (
@@ -150,9 +151,9 @@ def plan(config: Config, topics: tuple[str, ...], as_json: bool) -> None:
 def apply(config: Config, topics: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Create remote topics, add partitions and change settings to match the edge.
 
-    Can be repeated. A shorter retention deletes older records on the central cluster. Workers read
-    changed settings only at startup: restart `hourmark mirror run` on each host. Lists the
-    differences that remain, and exits with code 1 if there are any.
+    Can be repeated safely. A shorter retention deletes older records on the central cluster.
+    Workers read changed settings only at startup: restart `hourmark mirror run` on each host. Lists
+    the remaining differences, and exits with code 1 if there are any.
     """
     set_up_logging(config.log_level)
     planned = _plan(config, topics)
@@ -204,28 +205,27 @@ def _plan(config: Config, topics: Sequence[str]) -> _Plan:
 
 
 def topic_filter(topics: Sequence[str]) -> Callable[[str], bool]:
-    """Return a predicate that selects edge topics by topic name or by event type.
+    """Return a predicate that selects edge topics by topic name or event type.
 
     Args:
-        topics: Topic names or event type names; empty to select every topic. A name without a
-            matching topic is not an error.
+        topics: Topic names or event type names; empty to select every topic. Unknown names are
+            ignored.
 
     Returns:
-        Function that takes the name of an edge topic and returns whether the topic is selected.
+        A function that takes the name of an edge topic, and returns whether the topic is selected.
     """
     return lambda topic: not topics or any(topic in (name, events_topic(name)) for name in topics)
 
 
 def format_plan(differences: Sequence[MirrorDifference]) -> Iterator[str]:
-    """Yield the differences of a mirror as lines of text, followed by the steps to resolve them.
+    """Format the differences of a mirror as lines of text, followed by the manual steps.
 
     Args:
-        differences: Differences to list. If the sequence is empty, a single line states that there
-            is nothing to do.
+        differences: Differences between the actual and the expected state. If empty, a single line
+            states that there is nothing to do.
 
     Yields:
-        One line for each difference, then one line for each manual step that `apply` does not
-        perform.
+        One line for each difference, then one line for each step that `apply` does not perform.
     """
     yield from (f"{'apply' if d.applicable else d.kind.value:<20}  {d}" for d in differences)
     if not differences:

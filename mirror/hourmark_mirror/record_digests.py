@@ -34,7 +34,7 @@ class RecordDigest(NamedTuple):
 def content_digest(key: bytes | None, value: bytes | None) -> bytes:
     """Return the 16-byte BLAKE2b digest of a record's key and value.
 
-    Records with equal digests have the same content. An absent key or value (None) and an empty one
+    Records with equal digests have the same content. A missing key or value (None) and an empty one
     have different digests.
 
     Args:
@@ -54,12 +54,12 @@ def content_digest(key: bytes | None, value: bytes | None) -> bytes:
 def open_reader(cluster: Cluster, max_message_bytes: int) -> CommittedReader:
     """Open a Kafka consumer that reads only records of committed transactions.
 
-    One reader serves any number of `read_digests` calls, one after another.
+    The reader can be used for any number of consecutive `read_digests` calls.
 
     Args:
         cluster: Cluster to read from.
-        max_message_bytes: Maximum size of a record in bytes. It is also the maximum fetch size for
-            each topic-partition.
+        max_message_bytes: Maximum size of a record in bytes, which is also the maximum fetch size
+            for each topic-partition.
 
     Returns:
         An open reader, which the caller must close.
@@ -82,7 +82,7 @@ def read_digests(
     If retention deletes records during the read, reading continues at the new start of the log.
 
     Args:
-        reader: Reader from `open_reader`. Must not be used for another read until this generator is
+        reader: Reader from `open_reader`. Do not use it for another read until this generator is
             closed.
         partition: Topic-partition to read.
         start: First offset (inclusive).
@@ -107,11 +107,11 @@ def read_digests(
 def digests_since(
     cluster: Cluster, reader: CommittedReader, partition: Partition, time_ms: int, end: int
 ) -> Generator[Iterator[RecordDigest], None, None]:
-    """Return a context manager that yields record digests from a given timestamp onwards.
+    """Open an iterator over record digests, starting at a given timestamp, for a `with` block.
 
-    Iteration starts at the first record whose timestamp is `time_ms` or later. The broker locates
-    this record with its time index, which is not exact: some records with a timestamp of exactly
-    `time_ms` may be missing.
+    The iterator starts at the first record with a timestamp of `time_ms` or later. The broker finds
+    it with its time index, which is inexact: records with a timestamp of exactly `time_ms` may be
+    skipped.
 
     Args:
         cluster: Cluster that the reader is connected to.
@@ -121,8 +121,8 @@ def digests_since(
         end: End offset of the records to read (exclusive).
 
     Yields:
-        An iterator over the digests in offset order. It is empty if there is no such record below
-        `end`, and it must not be used after the `with` block.
+        An iterator over the digests in offset order; empty if there is no such record before `end`.
+        It must not be used after the `with` block.
 
     Raises:
         Unavailable: The cluster does not answer.

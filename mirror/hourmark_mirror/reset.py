@@ -1,7 +1,7 @@
 """`hourmark mirror reset-offsets`: deletes stored positions, so that topics are copied again.
 
-Kafka Connect forgets a position when a record without a value is written under the position's key.
-A worker reads positions when its tasks start and writes them while they run, so no worker may be in
+Kafka Connect deletes a position when a tombstone with the position's key is written. Workers read
+positions when their tasks start, and write them while the tasks run. Therefore, no worker may be in
 the group during a reset.
 """
 
@@ -37,13 +37,13 @@ _KEY_BYTES_MAX: Final = 1 << 16
 
 
 class StoredPosition(NamedTuple):
-    """The position that the mirror has stored for one topic-partition of the edge cluster.
+    """Stored position of the mirror in one topic-partition of the edge cluster.
 
     Attributes:
         partition: Topic-partition at the edge.
-        position: Next edge offset that the mirror would copy.
+        position: Edge offset of the next record to copy.
         edge_end: Log end offset at the edge; None if the edge lists no such topic-partition.
-        key: Key of the record that stores this position in the offsets topic of Kafka Connect.
+        key: Key of the record with this position in the offsets topic of Kafka Connect.
     """
 
     partition: Partition
@@ -55,8 +55,8 @@ class StoredPosition(NamedTuple):
         """Return the position as a JSON-serializable dict.
 
         Returns:
-            Keys `topic`, `partition`, `position` and `edge_end`. `edge_end` is None if the edge
-            does not list the topic-partition.
+            A dict with the keys `topic`, `partition`, `position` and `edge_end`. `edge_end` is None
+            if the edge does not list the topic-partition.
         """
         at = self.partition
         return {
@@ -80,14 +80,14 @@ def read_stored_positions(
 ) -> list[StoredPosition]:
     """Read the positions that MirrorMaker 2 has stored on the central cluster.
 
-    A position is the next offset that the mirror copies from an edge topic-partition.
+    A position is the edge offset of the next record that the mirror copies from a topic-partition.
 
     Args:
         sites: Clients of both clusters.
-        selected: Predicate on the edge topic name. Positions of other topics are omitted.
+        selected: Function that returns True for the names of the edge topics to include.
 
     Returns:
-        Positions sorted by topic and partition; empty if no position is stored.
+        The positions, sorted by topic and partition; empty if none are stored.
 
     Raises:
         Unavailable: A cluster does not answer.
@@ -109,18 +109,18 @@ def read_stored_positions(
 
 
 def stale_positions(positions: Iterable[StoredPosition]) -> list[StoredPosition]:
-    """Return all stored positions of topics that were deleted and recreated at the edge.
+    """Return the stored positions of topics that were deleted and recreated at the edge.
 
-    A topic counts as recreated if any of its positions is past the edge's log end. All positions of
-    such a topic are invalid, even if the new log has already grown past some of them.
+    A topic is considered recreated if any of its positions is past the edge's log end. All
+    positions of such a topic are invalid, even those that the new log has already grown past.
 
     Args:
-        positions: Stored positions of any number of topics. A position whose edge end is unknown
-            does not mark its topic as recreated, because a broker that has just started may not
-            list the partition yet.
+        positions: Stored positions of any topics. A position with an unknown edge end does not mark
+            its topic as recreated, because a broker that has just started may not list the
+            partition yet.
 
     Returns:
-        Positions of recreated topics, in the given order. Empty if no topic was recreated.
+        All positions of recreated topics, in the given order; empty if no topic was recreated.
     """
     rows = list(positions)
     recreated = {
@@ -132,18 +132,17 @@ def stale_positions(positions: Iterable[StoredPosition]) -> list[StoredPosition]
 
 
 def describe_nothing_stale(recreated: Sequence[str]) -> str:
-    """Describe the next step for an operator if no mirror position is past the end of its log.
+    """Describe the operator's next step if no position of the mirror is past the edge's log end.
 
-    A position is the next offset that the mirror copies. One past the end of the edge's log would
-    show that the topic was recreated, so that it must be copied again.
+    A position is the offset of the next record to copy. A position past the log end would indicate
+    that the topic was recreated and must be copied again.
 
     Args:
-        recreated: Edge topics whose topic id differs from that of the last verification; may be
-            empty.
+        recreated: Edge topics whose topic id has changed since the last verification; may be empty.
 
     Returns:
-        Readable text. For recreated topics it names the commands that find out whether records are
-        missing and that copy them again; otherwise it states that there is nothing to do.
+        Text for users. If there are recreated topics, it names the commands that check for missing
+        records and copy the topic again. Otherwise, it states that there is nothing to do.
     """
     if not recreated:
         return (
@@ -162,14 +161,14 @@ def describe_nothing_stale(recreated: Sequence[str]) -> str:
 
 
 def find_recreated_topics(work_dir: Path, sites: MirrorSites) -> list[str]:
-    """Return the edge topics that were recreated since the last verification that accepted them.
+    """Return the edge topics that were recreated since their ids were last recorded.
 
     Args:
-        work_dir: `mirror.work_dir`, which contains the state of `mirror verify`.
+        work_dir: `mirror.work_dir`, in which `mirror verify` records topic ids.
         sites: Clients of both clusters.
 
     Returns:
-        Topic names, sorted. Empty if no topic was recreated, or none was ever verified.
+        Sorted topic names; empty if no topic was recreated or no ids have been recorded.
 
     Raises:
         UsageError: The state cannot be read.
@@ -183,15 +182,15 @@ def find_recreated_topics(work_dir: Path, sites: MirrorSites) -> list[str]:
 def check_no_worker_runs(sites: MirrorSites) -> None:
     """Check that no MirrorMaker 2 worker of this mirror is running.
 
-    A worker counts as running while it is a member of the mirror's Kafka Connect group. A killed
-    worker remains a member for up to one minute.
+    A worker is considered running while it is a member of the mirror's Kafka Connect group. A
+    killed worker remains a member for up to one minute.
 
     Args:
         sites: Clients of both clusters.
 
     Raises:
-        UsageError: At least one worker is a member. The message lists the hosts on which to stop
-            `hourmark mirror run` before a retry.
+        UsageError: A worker is running. The message lists the hosts on which to stop `hourmark
+            mirror run`.
         Unavailable: The central cluster does not answer.
     """
     if hosts := read_workers(sites.central, sites.alias).hosts:
@@ -205,11 +204,11 @@ def check_no_worker_runs(sites: MirrorSites) -> None:
 def reset_positions(
     work_dir: Path, sites: MirrorSites, positions: Sequence[StoredPosition]
 ) -> None:
-    """Delete stored positions, so that the mirror copies these topic-partitions from their start.
+    """Delete stored positions, so that the mirror copies their topic-partitions from the start.
 
-    The state of `mirror verify` and `mirror watch` records up to which offsets records were copied.
-    These offsets are lowered first, so that both commands still detect records that are lost from
-    now on. The watch state stays locked until the reset ends.
+    `mirror verify` and `mirror watch` store the offsets up to which records have been copied. These
+    offsets are lowered first, so that both commands still detect records that are lost after the
+    reset. The state of `mirror watch` is locked until the reset ends.
 
     Args:
         work_dir: `mirror.work_dir`, which contains the state of both commands.
@@ -219,8 +218,8 @@ def reset_positions(
     Raises:
         UsageError: A worker of this mirror is running, or the work folder cannot be used. Stop
             `hourmark mirror run` on each host and repeat the call.
-        Unavailable: A cluster does not answer, or another process holds the lock of the watch state
-            longer than the timeout.
+        Unavailable: A cluster does not answer, a state file cannot be written, or another process
+            holds its lock longer than the timeout.
     """
     check_no_worker_runs(sites)
     topics = {t.name: t for t in sites.topics()}
@@ -242,18 +241,18 @@ def reset_positions(
 def lower_coverage(
     state: WatchState, ids: Mapping[str, str], starts: Mapping[Partition, int]
 ) -> WatchState:
-    """Return a copy of the watch state for a mirror that will copy some offsets again.
+    """Return a copy of the watch state, adjusted for offsets that will be copied again.
 
-    In the copy, `PartitionState.covered`, the edge offset up to which all records were copied, is
-    lowered to the offset at which copying resumes. Call this function before positions are reset.
-    Otherwise `mirror watch` would not detect records that are lost after the reset.
+    `PartitionState.covered`, the edge offset up to which all records were copied, is lowered to the
+    offset at which copying resumes. Call this function before resetting positions. Otherwise,
+    `mirror watch` would not detect records that are lost after the reset.
 
     Args:
-        state: Current watch state; it is not modified.
-        ids: Current topic ids by edge topic name. A topic with a different id in `state` is left
-            unchanged.
-        starts: For each topic-partition, the first edge offset that is copied again. An offset that
-            is already lower is kept.
+        state: Current state of `mirror watch`; not modified.
+        ids: Maps each edge topic name to its current topic id. A topic with a different id in
+            `state` is left unchanged.
+        starts: Maps each topic-partition to the first edge offset that is copied again. A stored
+            offset that is already lower is kept.
 
     Returns:
         The new watch state.
@@ -322,14 +321,14 @@ def reset_offsets(
 ) -> None:
     """Copy topics from the start again after they were deleted and recreated at the edge.
 
-    Such a topic has a position past the edge's log end. MirrorMaker 2 then copies nothing, or only
-    records after the old position, and reports no error. Stop every `hourmark mirror run` first;
-    the command refuses to run while a worker is in the group.
+    For such a topic, the mirror's position is past the edge's log end. MirrorMaker 2 then copies
+    nothing, or only records after the old position, and reports no error. Stop every `hourmark
+    mirror run` first; the command refuses to run while a worker is in the group.
 
-    Records that are on the target already are copied a second time. The ETL drops them as
-    duplicates; `hourmark mirror verify` reports them as doubled or foreign until the target's
-    retention deletes them. Records of the old topic that were not copied are lost, and `verify`
-    names them. Use --topic with --all after a target was truncated.
+    Records that already exist on the target are copied again. The ETL drops them as duplicates;
+    `hourmark mirror verify` reports them as doubled or foreign until the target's retention deletes
+    them. Records of the old topic that were not copied are lost, and `verify` names them. Use
+    --topic with --all after a target was truncated.
     """
     set_up_logging(config.log_level)
     if all_positions and not topics:

@@ -11,18 +11,18 @@ from hourmark_mirror.verify.verification_state import CHECKS_FILE, VerificationS
 
 
 def obstacles(config: Config, older: OlderVersion) -> Iterator[Obstacle]:
-    """Yield the reasons why a downgrade to an older version of Hourmark would lose mirror alarms.
+    """Yield the reasons why a downgrade to an older version of Hourmark would lose alarms.
 
-    An older version that does not support alarms rewrites the state file without them. Alarms that
-    an operator has not accepted yet would then be lost.
+    A version that does not support alarms rewrites the mirror's state file without them. Alarms
+    that no operator has accepted yet would be lost.
 
     Args:
         config: Current configuration.
         older: Version of Hourmark to downgrade to.
 
     Yields:
-        One obstacle with the operator's next step; nothing if the version keeps alarms, or if there
-        are no alarms.
+        One obstacle with the operator's next step; nothing if the older version keeps alarms, or if
+        there are no alarms.
 
     Raises:
         NothingToCheck: No central cluster is configured, or no state file exists.

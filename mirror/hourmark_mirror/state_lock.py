@@ -19,7 +19,8 @@ _POLL_S: Final = 0.1
 def exclusive_lock(path: Path, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[None]:
     """Hold an exclusive lock on a state file for the duration of the `with` block.
 
-    Locks the sibling file with the suffix `.lock`, and creates the folder if it is missing.
+    The lock is held on a file next to the state file, with the suffix `.lock`. The folder is
+    created if it is missing.
 
     Args:
         path: State file to protect.

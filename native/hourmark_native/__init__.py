@@ -21,14 +21,14 @@ _FALLBACK: Final = (
 def load_native_module(name: str = "hourmark_native._native") -> tuple[ModuleType | None, str]:
     """Import the compiled extension module, which processes log lines and records in bulk.
 
-    No exception is raised if the module is unavailable: callers then use equivalent Python code.
+    If the module is unavailable, no exception is raised, and callers use equivalent Python code.
 
     Args:
         name: Dotted name of the module.
 
     Returns:
-        The module and an empty string. None and a text with the reason if the module is missing or
-        was compiled from a different version of its C sources.
+        The module and an empty string. If the module is missing, or was compiled from a different
+        version of its C sources, None and a message with the reason.
     """
     try:
         found = importlib.import_module(name)

@@ -62,11 +62,16 @@ def read(
         bytes_max: Number of bytes after which no further line is parsed.
 
     Returns:
-        The position of the next line; whether parsing ended at a limit or at the end of `body`,
-        rather than before a line that Python must parse; the records of each event type; and, for
-        all records in their order, the event ids (16 bytes each), the places (type number and hour,
-        8 bytes each), the value hashes (8 bytes each, native byte order) and the total size of the
-        values in bytes.
+        A tuple of seven elements:
+
+        - the position of the next line
+        - True if parsing ended at a limit or at the end of `body`; False if it ended before a line
+          that Python must parse
+        - the records of each event type
+        - the event ids of all records, in order, 16 bytes each
+        - their places (type number and hour), 8 bytes each
+        - their value hashes, 8 bytes each, native byte order
+        - the total size of the values in bytes
     """
 
 def promises(
@@ -234,10 +239,10 @@ def leave(reader: Reader, partitions: _Places, /) -> int:
     """
 
 def high(reader: Reader, topic: bytes, partition: int, /) -> int:
-    """Return the high watermark of a partition that the consumer knows from its last fetch.
+    """Return the high watermark of a partition, as of the consumer's latest fetch.
 
     Returns:
-        The offset after the last record; negative if it is not known.
+        The offset after the last record; negative if it is unknown.
     """
 
 def consume(
@@ -256,7 +261,7 @@ def consume(
     """
 
 def close(reader: Reader, /) -> None:
-    """Close the consumer, which cannot be used afterwards."""
+    """Close the consumer. It cannot be used afterwards."""
 
 def blake2b(text: bytes, digest_size: int, /) -> bytes:
     """Return the BLAKE2b digest of a text; used by tests only."""

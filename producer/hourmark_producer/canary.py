@@ -28,15 +28,15 @@ RETRY_S = 5.0
 
 
 class CanaryPoster:
-    """Posts canary events, repeating each one until the delivery service acknowledges it.
+    """Posts canary events, and repeats each event until a delivery service acknowledges it.
 
-    A canary event is a test event with the host's current time; `hourmark canary check` follows it
-    through the system. The id and time are part of the event, so posting the same event twice does
-    not create a duplicate. Not thread-safe.
+    A canary event is a test event with the current time. `hourmark canary check` follows it through
+    the system. A repeated event has the same id and time, so it does not create a duplicate. Not
+    thread-safe.
 
     Args:
         client: Client for the delivery services.
-        site: Value of the field `site` of each event. The event ids begin with it, too.
+        site: Value of the field `site` of each event, and prefix of its event id.
         clock: Clock of this host.
     """
 
@@ -50,15 +50,15 @@ class CanaryPoster:
         self._failed = False
 
     def post(self) -> bool:
-        """Post the current event once and return whether it was acknowledged and accepted.
+        """Post the current event once.
 
-        If the event is not acknowledged, the next call posts the same event again. Failures are not
-        raised. The first failure of a sequence is logged.
+        If no service acknowledges the event, the next call posts the same event again. Failures are
+        not raised. The first of several consecutive failures is logged.
 
         Returns:
-            True if the service acknowledged the event. False if no service acknowledged it, or if
-            the service stored it as a dead letter (an invalid event); in the second case the next
-            call posts a new event.
+            True if a service acknowledged the event. False if no service acknowledged it, or if it
+            was stored as a dead letter (an invalid event). After a dead letter, the next call posts
+            a new event.
         """
         try:
             if self._body is None:
@@ -84,12 +84,13 @@ class CanaryPoster:
         return render_canary_metrics(self._acknowledged_ms / 1000)
 
     def unhealthy_reasons(self) -> list[str]:
-        """Return a message if no event was acknowledged for `PATIENCE_S` seconds.
+        """Return the reason why the poster is unhealthy.
 
-        The time is measured from the latest acknowledgement, or from the creation of this object.
+        It is unhealthy if no event was acknowledged for more than `PATIENCE_S` seconds. The time is
+        measured from the latest acknowledgement, or from the creation of this object.
 
         Returns:
-            A list with one message, or an empty list if the poster is healthy.
+            A list with one message; empty if the poster is healthy.
         """
         silent_s = self._clock.monotonic_s() - self._steady_s
         return [f"no canary was acknowledged for {silent_s:.0f} s"] if silent_s > PATIENCE_S else []
@@ -129,9 +130,9 @@ class CanaryPoster:
 def run(config: Config, site: str | None, metrics_port: int, metrics_host: str) -> None:
     """Post one event of the type hourmark-canary per minute, until SIGTERM.
 
-    Uses the services in tailer.service_urls with tailer.token_file and tailer.tls. Run it on a host
-    of its own, like a tailer; it keeps no state. `hourmark canary check` shows how far the latest
-    event has come.
+    Uses the services in tailer.service_urls with tailer.token_file and tailer.tls. Run it on a
+    separate host, like a tailer. It keeps no state. `hourmark canary check` shows how far the
+    latest event has been processed.
     """
     set_up_logging(config.log_level)
     clock, stopping = SystemClock(), threading.Event()

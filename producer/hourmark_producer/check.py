@@ -54,21 +54,21 @@ def check_services(config: TailerConfig, clock: Clock) -> None:
         clock: Clock of this host.
 
     Raises:
-        ConfigError: A setting cannot be used; the message names it.
+        ConfigError: A setting cannot be used. The message names it.
     """
     ServiceSelector(config.service_urls, clock, config.backoff_max_seconds, config.token_file)
     Credentials(config, clock)
 
 
 def check_receiving_inputs(config: TailerConfig, open_inputs: frozenset[str] = frozenset()) -> None:
-    """Check that every source that receives data (syslog, journal) could be started.
+    """Check that every source that receives data (syslog, journal) can be started.
 
-    Certificates are loaded, the `journalctl` program is looked up, and each address is bound and
-    released again.
+    The function loads the certificates, looks up the program `journalctl`, and binds and releases
+    each address.
 
     Args:
         config: Settings of the tailer.
-        open_inputs: Values of `input` that this process already listens on; they are not checked.
+        open_inputs: Values of `input` on which this process already listens. They are not checked.
 
     Raises:
         ConfigError: A certificate cannot be loaded, the program is missing, or an address cannot be
@@ -123,25 +123,25 @@ def nearest_unwritable_path(folder: Path) -> Path | None:
         folder: The folder, which need not exist.
 
     Returns:
-        The path that cannot be written or is not a folder; None if the folder can be written.
+        The path that is not writable or is not a folder; None if the folder is writable.
     """
     there = next(above for above in (folder, *folder.absolute().parents) if os.path.lexists(above))
     return None if there.is_dir() and os.access(there, os.W_OK | os.X_OK) else there
 
 
 def check_reload(config: TailerConfig, running: TailerConfig, host_id: str, clock: Clock) -> None:
-    """Check that a running tailer could be restarted with new settings.
+    """Check that a running tailer can be restarted with new settings.
 
     Args:
         config: The new settings.
-        running: The settings of the running tailer. The addresses that it listens on are not
+        running: The settings of the running tailer. The addresses on which it listens are not
             checked.
         host_id: Host id of the running tailer.
         clock: Clock of this host.
 
     Raises:
-        ConfigError: The new settings name another `state_dir`, a folder that cannot be written to,
-            or a `second_state_dir` of another host, or a service or input cannot be used.
+        ConfigError: The setting `state_dir` differs, a folder is not writable, `second_state_dir`
+            belongs to another host, or a service or input cannot be used.
     """
     if config.state_dir.resolve() != running.state_dir.resolve():
         raise ConfigError(
@@ -187,9 +187,9 @@ class CheckResult:
 
     Attributes:
         subject: What was checked, such as a setting, source or service.
-        level: `error` if the tailer could not work, `warning` if the finding may be intended,
+        level: `error` if the tailer would not work, `warning` if the finding may be intended,
             `well` if there is no problem.
-        said: Text that states what was found and, if there is a problem, what to do about it.
+        said: Description of the finding and, if there is a problem, of how to fix it.
     """
 
     subject: str

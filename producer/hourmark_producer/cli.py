@@ -100,15 +100,14 @@ def tail(
 ) -> None:
     """Follow log files and deliver each line exactly once across restarts, rotation and truncation.
 
-    The files are the sources in the group `tailer` of the configuration. SIGTERM or Ctrl-C stops
-    the tailer; the next start continues where it stopped. SIGHUP reloads the configuration if a
-    start would accept it.
+    The group `tailer` of the configuration defines the files. SIGTERM or Ctrl-C stops the tailer;
+    the next start continues where it stopped. SIGHUP reloads the configuration if it is valid.
 
-    A stop reports no goodbye, so hourly buckets wait for this host until the tailer runs again, or
-    until their deadline (etl.deadline_seconds, two hours by default), after which they are closed
-    as timed_out. If a host is to send nothing more, use --drain: it delivers everything and reports
-    a goodbye, so that no bucket waits for the host. --once is a single pass for a timer, without a
-    goodbye: buckets wait for the next pass.
+    A stop reports no goodbye, so hourly buckets wait for this host until the tailer runs again. A
+    bucket that reaches its deadline (etl.deadline_seconds, two hours by default) is closed as
+    timed_out. If the host will send no more data, use --drain: it delivers everything and reports a
+    goodbye, so that no bucket waits for the host. --once makes a single pass, for example from a
+    timer. It reports no goodbye either, so buckets wait for the next pass.
 
     \b
     Examples:
@@ -119,7 +118,7 @@ def tail(
       hourmark tail --drain --final-lines    the same for files that end without a newline
       hourmark tail --once                   without a goodbye, for a host that sends again
       hourmark tail status                   show progress, backlog and losses
-      hourmark tail trace app.log:17         show how far line 17 has come on this host
+      hourmark tail trace app.log:17         show how far line 17 was delivered
     """
     if context.invoked_subcommand is not None or only_check or drain or once:
         release_reloads()
@@ -163,11 +162,11 @@ def tail(
 def status(
     context: click.Context, config_file: Path | None, every_file: bool, as_json: bool
 ) -> None:
-    """Show the progress, backlog and losses of a tailer, whether or not it runs. Changes nothing.
+    """Show the progress, backlog and losses of a tailer. The tailer need not be running.
 
     Shows files with their positions, bytes by source, losses, ongoing problems, and when each
-    source was last caught up. The exit code is 1 if an operator must examine something; the lines
-    that state it begin with `!`.
+    source was last caught up. Problems that an operator must examine are in lines that begin with
+    `!`; the exit code is then 1. The command changes nothing.
 
     \b
     Examples:

@@ -61,10 +61,9 @@ class ConditionLog:
         """Report an occurrence of a condition. Only the first occurrence is logged.
 
         Args:
-            key: Identifies the condition. Occurrences with the same key are counted as one
-                condition until it ends.
-            message: A complete sentence. It is used for the first occurrence and ignored for later
-                ones.
+            key: Identifies the condition. Until the condition ends, all occurrences with this key
+                belong to it.
+            message: Log message, a complete sentence. Ignored for later occurrences.
             level: Log level of the message.
         """
         now_s = self._clock.monotonic_s()
@@ -92,10 +91,10 @@ class ConditionLog:
                 self._tell_end(ended)
 
     def sweep(self) -> None:
-        """End and log all conditions that did not occur within the last `quiet_s` seconds.
+        """End all conditions that did not occur within the last `quiet_s` seconds, and log this.
 
-        The owner calls this method at regular intervals, because a condition has no other end
-        unless `resolve` is called.
+        Call this method at regular intervals. Otherwise, a condition ends only when `resolve` is
+        called.
         """
         before_s = self._clock.monotonic_s() - self._quiet_s
         with self._lock:
@@ -105,7 +104,7 @@ class ConditionLog:
             self._tell_end(condition)
 
     def ongoing(self) -> list[Condition]:
-        """Return the conditions that have begun and not ended.
+        """Return the ongoing conditions.
 
         Returns:
             Copies of the conditions, oldest first; at most `SHOWN_MAX`.

@@ -17,7 +17,7 @@ from hourmark.records.wire import RangeResponse
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """A loss of bytes of one file that were destroyed before they were read.
+    """A loss: bytes of one file that were destroyed before they were read.
 
     Attributes:
         source: Name of the source.

@@ -30,9 +30,9 @@ class ReloadHandler:
     Thread-safe.
 
     Args:
-        read: Function that reads and checks the configuration; raises HourmarkError if it is not
-            valid.
-        stop: Function that begins to stop the running tailer.
+        read: Function that reads and checks the configuration. Raises HourmarkError if it is
+            invalid.
+        stop: Function that requests the running tailer to stop.
 
     Attributes:
         was_last_reload_accepted: Whether the latest reload found a valid configuration; True if
@@ -63,14 +63,14 @@ class ReloadHandler:
         return self._restart_requested
 
     def restart_if_requested(self, is_over: Callable[[], bool]) -> None:
-        """Replace the process by a new run of the program, if a reload was requested.
+        """Replace the process with a new run of the program if a reload was requested.
 
-        Returns if no reload was requested. Call it in the main thread after everything is closed.
-        SIGHUP and the stop signals stay blocked until the new program handles them.
+        Otherwise, returns. Call this method in the main thread after everything is closed. SIGHUP
+        and the stop signals stay blocked until the new program handles them.
 
         Args:
-            is_over: Function that returns whether SIGTERM or Ctrl-C was received, so that the
-                process must end instead.
+            is_over: Function that returns whether SIGTERM or Ctrl-C was received. If so, the method
+                returns, so that the process ends.
         """
         signal.pthread_sigmask(
             signal.SIG_BLOCK, _HELD
@@ -86,10 +86,10 @@ class ReloadHandler:
                 os.execv(sys.executable, sys.orig_argv)  # noqa: S606  # executes this program again
 
     def request_reload(self) -> None:
-        """Check the configuration and, if it is valid, begin to stop the tailer for a restart.
+        """Check the configuration, and stop the tailer for a restart if it is valid.
 
-        If it is not valid, an error is logged and the tailer continues with its current
-        configuration.
+        If it is invalid, an error is logged, and the tailer continues with its current
+        configuration. The method does not wait until the tailer has stopped.
         """
         with self._lock:
             try:

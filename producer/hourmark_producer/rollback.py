@@ -22,14 +22,15 @@ _END_IN_ORDER = (
 
 
 def obstacles(config: Config, older: OlderVersion) -> Iterator[Obstacle]:
-    """Yield the reasons why an older version of the tailer could not continue with this checkpoint.
+    """Yield the reasons why an older version of the tailer cannot continue with this checkpoint.
 
     Args:
         config: Configuration of the tailer.
         older: The older version.
 
     Yields:
-        The object concerned, the reason, and how to remove it.
+        The affected object, the reason, and how to resolve the problem. Nothing if the older
+        version can continue.
 
     Raises:
         NothingToCheck: The state folder has no checkpoint.

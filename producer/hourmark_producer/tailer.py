@@ -42,7 +42,7 @@ from hourmark_producer.watch.scanner import FileScanner
 
 
 class StallLimit:
-    """Ends a single pass of the tailer (`--once`) that makes no progress.
+    """Detects that a single pass of the tailer (`--once`) makes no progress.
 
     Call `check` regularly. It raises an error if no byte range was acknowledged within the limit.
 
@@ -61,8 +61,8 @@ class StallLimit:
 
         Args:
             ranges: Number of ranges acknowledged since the start.
-            pending_bytes: Function that counts the bytes that are not delivered yet, for the error
-                message.
+            pending_bytes: Function that returns the number of undelivered bytes, which is included
+                in the error message.
 
         Raises:
             Unavailable: The number of acknowledged ranges did not change within the limit.
@@ -86,20 +86,20 @@ _LOG = logging.getLogger(__name__)
 
 
 class RunFailure:
-    """Holder of the exception with which a thread ends the run of the tailer. Thread-safe.
+    """Stores the exception of a thread that ends the run of the tailer. Thread-safe.
 
     Attributes:
-        error: The exception that was recorded last; None if there is none.
+        error: The latest recorded exception; None if there is none.
     """
 
     def __init__(self) -> None:
         self.error: Exception | None = None
 
     def record(self, error: Exception) -> None:
-        """Store an exception of a thread, so that the run of the tailer ends and raises it.
+        """Store an exception of a thread. The run of the tailer then ends and raises it.
 
         Args:
-            error: The exception. It replaces one that was recorded before.
+            error: The exception. It replaces a previously recorded one.
         """
         self.error = error
 
@@ -108,7 +108,7 @@ class RunFailure:
 class Tailer:
     """One run of the tailer, which sends the lines of log files to the delivery services.
 
-    `wire_tailer` creates it.
+    Create it with `wire_tailer`.
 
     Attributes:
         config: Validated settings.
@@ -116,13 +116,13 @@ class Tailer:
         clock: Clock of this host.
         host_id: Host id of the tailer.
         files: All tracked files.
-        counters: Counts what was acknowledged and lost.
+        counters: Counts acknowledged ranges and losses.
         dead_letters: Counts dead letters by reason.
         conditions: Logs each lasting problem once when it begins and once when it ends.
-        health: Judges whether the tailer makes progress.
-        failure: The exception with which a thread ended the run.
+        health: Determines whether the tailer makes progress.
+        failure: The exception of a thread that ended the run.
         client: Client for the delivery services.
-        schedule: Queue of files that have something to send.
+        schedule: Queue of files that have unread or unsent bytes.
         matcher: Decides whether content was read before.
         shipper: Sends the next range of a file.
         senders: The threads that call `shipper`.
@@ -338,10 +338,10 @@ class Tailer:
         return ended and not self._report_thread.is_alive()
 
     def unhealthy_reasons(self) -> list[str]:
-        """Return the reasons why the tailer is unhealthy: one message for each. Thread-safe.
+        """Return the reasons why the tailer is unhealthy. Thread-safe.
 
         Returns:
-            The messages; an empty list if the tailer is healthy.
+            One message per reason; an empty list if the tailer is healthy.
         """
         return self.health.unhealthy_reasons()
 

@@ -54,10 +54,10 @@ def wire_tailer(
     final_lines: bool = False,
     reloading: ReloadHandler | None = None,
 ) -> Tailer:
-    """Create a tailer with all of its parts, which continues where its checkpoint ends.
+    """Create a tailer that continues from its checkpoint.
 
     The checkpoint is the tailer's database. Lines that an earlier run received, for example by
-    syslog, and did not deliver are recovered. No file is scanned and nothing is sent before
+    syslog, but did not deliver, are recovered. No file is scanned and nothing is sent before
     `Tailer.run`.
 
     Args:
@@ -67,11 +67,11 @@ def wire_tailer(
         host_id: Host id of the tailer.
         host_name: Name of this host.
         identify: Function that returns the identity of an open file.
-        may_be_copied_up: Function that returns whether the birth time of an open file may change
-            although it stays the same file.
+        may_be_copied_up: Function that returns whether the birth time of an open file may change,
+            as on overlayfs.
         open_files_max: Maximum number of tracked files that are open at the same time.
-        final_lines: Whether a last line without LF is sent too, once its file has not grown for the
-            source's `flush_seconds`. Meant for a run that ends when everything is delivered.
+        final_lines: Whether to send a last line without LF once its file has not grown for the
+            source's `flush_seconds`. Use it for a run that ends when everything is delivered.
         reloading: Handler of SIGHUP; None if the tailer cannot be reloaded.
 
     Returns:

@@ -15,7 +15,7 @@ import psutil
 import pytest
 from confluent_kafka.admin import AdminClient
 from tests.support.forged_batches import Forgery, forge
-from tests.support.service.live import CLICK, RAW, Serving, StockReader
+from tests.support.service.live import CLICK, RAW, Serving, StockReader, serving
 from tests.support.service.load import (
     LINES,
     Poster,
@@ -158,6 +158,26 @@ def test_a_topic_deleted_and_made_again_stops_its_type_alone(
     finish(load)
     later = [acked for poster in load for acked in poster.acked[since[id(poster)] + 1 :]]
     check_acknowledged(StockReader(config), later)
+
+
+def test_a_deleted_topic_is_created_again_while_other_types_go_on(
+    stack: LocalStack, config: Config, tmp_path: Path
+) -> None:
+    topic, cluster = events_topic(CLICK.name), Cluster(config.kafka.edge, "edge")
+    settings = {"HOURMARK_SERVICE__CREATE_MISSING_TOPICS": "true"}
+    with serving(stack, config, tmp_path, settings=settings) as service, loaded(service) as load:
+        wait_for_acks(load, 10)
+        before = cluster.topics([topic])[topic].topic_id
+        cluster.admin.delete_topics([topic])[topic].result(30)
+        began_s, acks = time.monotonic(), acked_count(load)
+        while acked_count(load) < acks + 20:
+            assert service.is_ready()
+            others_go_on(service)
+            assert time.monotonic() - began_s < 90, "the type goes on"
+        print(f"acknowledged again after {time.monotonic() - began_s:.1f} s")
+        assert cluster.topics([topic])[topic].topic_id != before
+        finish(load)
+        assert "created again" in (tmp_path / "service.log").read_text()
 
 
 @pytest.mark.parametrize("forgery", Forgery)

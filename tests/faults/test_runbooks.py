@@ -19,6 +19,7 @@ from tests.support.runbook_site import SOURCE, TYPE, RunbookSite, running_site
 from tests.support.runbooks import OVER, SEEN, TO_DO, Page
 from tests.support.servers import come_back, set_safe_mode
 from tests.support.shifted_clock import shift
+from tests.support.stacks import running_stack
 from tests.support.waiting import wait_for
 
 from hourmark_infra.stack import LocalStack
@@ -36,19 +37,11 @@ DISK_MIB = 4
 @pytest.fixture(scope="module")
 def own_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
     """One cluster, HDFS and the registry; or what HOURMARK_TEST_HOME names, left running."""
-    if named := os.environ.get("HOURMARK_TEST_HOME"):
-        existing = LocalStack.load(Path(named))
-        existing.up()
-        yield existing
-        return
-    made = LocalStack.load_or_create(
-        tmp_path_factory.mktemp("runbooks"), clusters=1, mirror=False, bucket_seconds=60
-    )
-    try:
-        made.up()
-        yield made
-    finally:
-        made.down()
+    home = tmp_path_factory.mktemp("runbooks")
+    with running_stack(
+        lambda: LocalStack.load_or_create(home, clusters=1, mirror=False, bucket_seconds=60)
+    ) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")

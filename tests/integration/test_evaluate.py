@@ -111,6 +111,7 @@ def test_what_is_planted_in_real_topics_is_found(
         )
 
 
+@pytest.mark.long
 def test_on_clusters_of_the_user_what_stops_servers_is_not_tried_without_a_command(
     stack: LocalStack, tmp_path: Path
 ) -> None:
@@ -324,7 +325,9 @@ def begun(stack: LocalStack, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
         running.wait()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
+)
 def test_a_run_that_is_cut_short_takes_its_topics_away(
     stack: LocalStack, tmp_path: Path, number: signal.Signals
 ) -> None:

@@ -15,11 +15,13 @@ from hourmark.avro.framing import Schema
 
 
 class Datum:
-    """Encoder and decoder of Avro datums (binary records without framing) of one schema.
+    """An encoder and decoder for records of one Avro schema.
+
+    Records are in Avro's binary encoding, without framing. The constructor raises fastavro's
+    `SchemaParseException` if the schema is invalid.
 
     Args:
-        schema: The record schema as parsed JSON. fastavro raises `SchemaParseException` if it is
-            not a valid schema.
+        schema: The record schema as parsed JSON.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -29,8 +31,7 @@ class Datum:
     def encode(self, row: Mapping[str, Any]) -> bytes:
         """Return the Avro binary encoding of one record.
 
-        The values must match the schema. An exception that fastavro raises for a mismatch is not
-        converted.
+        If a value does not match the schema, fastavro's exception is propagated.
 
         Args:
             row: Values by field name. A missing field gets its default. Keys that are not fields of
@@ -44,10 +45,9 @@ class Datum:
         return buffer.getvalue()
 
     def decode(self, datum: bytes) -> dict[str, Any]:
-        """Decode the record at the start of the bytes.
+        """Decode the record at the start of a byte string.
 
-        Bytes that follow the record are ignored. Use `decode_first` to find out whether there are
-        any.
+        Trailing bytes are ignored. Use `decode_first` to detect them.
 
         Args:
             datum: The Avro binary encoding of a record, without framing.
@@ -61,7 +61,7 @@ class Datum:
         return self.decode_first(datum)[0]
 
     def decode_first(self, content: bytes) -> tuple[dict[str, Any], int]:
-        """Decode the record at the start of the bytes, and report where it ends.
+        """Decode the record at the start of a byte string, and return it with its size.
 
         Args:
             content: Bytes that begin with an Avro record without framing.
@@ -87,18 +87,18 @@ class Datum:
 
 
 def decode_any_version(forms: Sequence[Datum], datum: bytes) -> dict[str, Any]:
-    """Decode a datum that was written with one of several versions of a schema.
+    """Decode a record that was written with any of several versions of a schema.
 
-    Versions are tried from newest to oldest. A datum of the newest version may be followed by more
-    bytes, because a later version may append fields. An older version must match all bytes.
+    Versions are tried from newest to oldest. Trailing bytes are ignored only for the newest
+    version, because an even newer version may have appended fields.
 
     Args:
-        forms: Decoders of all versions, newest first. Each version appends fields to the version
-            that follows it in the list.
+        forms: A decoder for each version, newest first. Each version extends the next one in the
+            list with additional fields.
         datum: The encoded record.
 
     Returns:
-        Values by field name. Fields that the matching version lacks are absent.
+        Values by field name. Fields that the matching version does not have are omitted.
 
     Raises:
         ValueError: No version matches the bytes.

@@ -66,7 +66,7 @@ class DatumVerdict(enum.IntEnum):
     `REASONS` maps each reason to a description for error messages.
 
     Attributes:
-        VALID: The datum matches its schema, and its event id is the one in the Kafka key.
+        VALID: The datum matches its schema, and its event id equals the one in the Kafka key.
         NO_FRAMING: The Kafka value is shorter than its framing.
         TOO_SHORT: The datum ends before its schema does.
         TRAILING: Bytes follow the end of the datum.
@@ -74,11 +74,11 @@ class DatumVerdict(enum.IntEnum):
         BAD_NUMBER: A number is out of the range of its type or logical type.
         BAD_LENGTH: A length is negative.
         BAD_TEXT: A string is not UTF-8.
-        BAD_ENUM: An enum has no symbol with the index in the datum.
-        BAD_UNION: A union has no branch with the index in the datum.
-        BAD_BLOCK: A block of an array or map does not have the size that it states.
+        BAD_ENUM: The index of an enum symbol is out of range.
+        BAD_UNION: The index of a union branch is out of range.
+        BAD_BLOCK: The size of an array or map block differs from its declared size.
         TOO_DEEP: Values are nested too deeply.
-        TOO_MUCH: An array or map states more items than its bytes can hold.
+        TOO_MUCH: An array or map declares more items than its bytes can hold.
         OTHER_ID: The event id differs from the one in the Kafka key.
         BAD_UUID: A string of the logical type `uuid` is not a UUID.
     """
@@ -119,7 +119,7 @@ REASONS: Final[Mapping[DatumVerdict, str]] = {
 
 
 def compile_schema(schema: Any) -> bytes:
-    """Compile an Avro schema into the program that `check_datums` runs on each datum.
+    """Compile an Avro schema into a program that `check_datums` uses to validate datums.
 
     Args:
         schema: The writer schema as parsed JSON.
@@ -142,7 +142,7 @@ def compile_schema(schema: Any) -> bytes:
 
 @functools.lru_cache(maxsize=4096)
 def event_program(schema_json: str) -> bytes:
-    """Return the program that checks datums of an event schema.
+    """Compile the schema of an event type for `check_datums`.
 
     The 4,096 most recently used results are cached.
 
@@ -150,8 +150,8 @@ def event_program(schema_json: str) -> bytes:
         schema_json: The Avro schema as JSON text.
 
     Returns:
-        The output of `compile_schema`. Empty if the text is not a valid schema, or if the first
-        field of the schema is not an event id.
+        The output of `compile_schema`. Empty if the schema is invalid or its first field is not an
+        event id.
     """
     try:
         schema = json.loads(schema_json)
@@ -163,8 +163,8 @@ def event_program(schema_json: str) -> bytes:
 def holds_event_id(schema: Mapping[str, Any]) -> bool:
     """Return whether the first field of a record schema is an event id (`fixed` of 16 bytes).
 
-    The schemas of all events begin with such a field. Control records, such as audit records, do
-    not.
+    The schemas of all events begin with such a field. The schemas of control records, such as audit
+    records, do not.
 
     Args:
         schema: The record schema as parsed JSON.
@@ -186,14 +186,14 @@ def check_datums(
     *,
     module: ModuleType | None = native.MODULE,
 ) -> bytes:
-    """Check the Avro datum in each value of an Arrow binary column of Kafka values.
+    """Validate the Avro datums in an Arrow binary column of Kafka values.
 
     A value is valid if its datum matches its schema completely and begins with the event id of its
     Kafka key.
 
     Args:
-        programs: For each schema id, the output of `compile_schema` for a schema that
-            `holds_event_id` accepts. An empty program is treated as missing.
+        programs: Maps each schema id to the output of `compile_schema`. The schema must satisfy
+            `holds_event_id`. An empty program is treated as missing.
         schemas: Schema id of each value: 4 bytes each, native byte order.
         keys: Kafka keys of all values, concatenated. The first 16 bytes of a key are the event id.
         key_bytes: Size of each key in bytes.
@@ -245,7 +245,7 @@ def check_datums(
 
 
 def check_value(program: Sequence[int], event_id: bytes, value: bytes, skip: int) -> DatumVerdict:
-    """Check the Avro datum in one Kafka value, in Python.
+    """Validate the Avro datum in one Kafka value, in Python.
 
     Args:
         program: The output of `compile_schema`, as a sequence of 32-bit words.

@@ -54,11 +54,11 @@ _Fields = Sequence[Mapping[str, Any]]
 
 
 def check_fields(fields: Sequence[Any], own_name: str) -> None:
-    """Check that the field declarations of an event type can be used.
+    """Check that the field declarations of an event type are valid.
 
     Args:
         fields: Avro field declarations, as parsed from a type file.
-        own_name: Avro name of the type's record, which no field may use for a nested type.
+        own_name: Avro name of the type's record. Nested types must have other names.
 
     Raises:
         ValueError: A declaration is invalid. The message names the field and the invalid part of
@@ -71,10 +71,9 @@ def check_fields(fields: Sequence[Any], own_name: str) -> None:
 
 
 def check_publishable(fields: Sequence[Any]) -> None:
-    """Check that field declarations do not change when they are written as JSON and read back.
+    """Check that field declarations survive a round trip through JSON unchanged.
 
-    The declarations are published as JSON in a Kafka topic, and readers must get the same
-    declarations.
+    The declarations are published as JSON in a Kafka topic.
 
     Args:
         fields: Avro field declarations.
@@ -134,7 +133,7 @@ class FieldChecker:
 
         Args:
             field: The Avro field declaration.
-            namespace: The Avro namespace in which type names of the declaration are resolved.
+            namespace: The Avro namespace for type names in the declaration.
 
         Raises:
             ValueError: The declaration is invalid. The message names the field and the invalid part

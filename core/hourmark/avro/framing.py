@@ -54,8 +54,8 @@ def record_name(event_type: str) -> str:
 def event_schema(event_type: str, fields: list[Schema], doc: str = "") -> Schema:
     """Return the Avro schema of an event type.
 
-    Its fields are those common to all events (the envelope), followed by the type's own fields. The
-    schema is not validated.
+    The schema contains the fields common to all events (the envelope), followed by the type's own
+    fields. It is not validated.
 
     Args:
         event_type: Name of the event type.
@@ -87,9 +87,9 @@ def unix_ms(time: dt.datetime) -> int:
 
 
 def canonical_json(value: object) -> str:
-    """Serialize a value as JSON text that is the same for equal values.
+    """Serialize a value as canonical JSON, for digests and comparisons.
 
-    Keys are sorted, and there are no spaces. Use the text for digests and comparisons.
+    Equal values give the same text: keys are sorted, and there are no spaces.
 
     Args:
         value: A value that `json.dumps` accepts.
@@ -116,7 +116,7 @@ def fingerprint(schema: Schema) -> str:
 
 
 def plain_spelling(schema: Any, namespace: str = "") -> Any:
-    """Return an equivalent schema in the form that Avro's Java library writes.
+    """Normalize a schema to the form that Avro's Java library writes.
 
     Schema registries such as Confluent's return schemas in this form. `{"type": "string"}` becomes
     `"string"`, names become relative to the enclosing namespace, and the default values of `order`
@@ -155,13 +155,13 @@ def plain_spelling(schema: Any, namespace: str = "") -> Any:
 
 
 def digest(text: str) -> str:
-    """Return a short digest that identifies a text.
+    """Return a 64-bit digest of a string.
 
-    It identifies rules revisions, event types and schemas. It does not protect against deliberate
-    collisions, because it has only 64 bits.
+    Rules revisions, event types and schemas are identified by such digests. At this size, a digest
+    does not protect against deliberate collisions.
 
     Args:
-        text: The text, which is hashed as UTF-8.
+        text: The string, which is hashed as UTF-8.
 
     Returns:
         16 hex digits: the 8-byte BLAKE2b digest.
@@ -187,7 +187,7 @@ def unframe(value: bytes) -> tuple[int, bytes]:
         value: The Kafka value in Confluent's wire format: 0x00, a 4-byte schema id, the datum.
 
     Returns:
-        The schema id, and the bytes of the datum. The datum is not decoded.
+        The schema id and the encoded datum.
 
     Raises:
         ValueError: The value does not begin with 0x00 or has fewer than 5 bytes.
@@ -204,7 +204,7 @@ def put_long(value: int, out: bytearray) -> None:
 
     Args:
         value: A signed integer of at most 64 bits. The range is not checked.
-        out: The buffer, to which 1 to 10 bytes are appended.
+        out: The buffer. It grows by 1 to 10 bytes.
     """
     if 0 <= value < SHORT_END:
         out += SHORT_LONGS[value]

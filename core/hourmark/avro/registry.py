@@ -34,11 +34,11 @@ _NEXT_STEPS: Final = {
 
 
 class SchemaRegistry:
-    """Client of a schema registry with Confluent's API that registers and fetches Avro schemas.
+    """A client that registers and fetches Avro schemas in a Confluent-compatible schema registry.
 
-    All methods raise Unavailable if the registry does not answer or rejects the request for a
-    reason that may be temporary, and ConfigError if the URL cannot be used. Messages contain the
-    URL.
+    Requests raise `Unavailable` if the registry does not answer or rejects the request for a
+    possibly temporary reason. They raise `ConfigError` if the URL cannot be used. Error messages
+    contain the URL.
 
     Args:
         settings: URL, CA certificates and client certificate.
@@ -55,8 +55,8 @@ class SchemaRegistry:
     def register(self, topic: str, schema: Schema) -> int:
         """Register a schema for the values of a Kafka topic, and return its id.
 
-        The call is idempotent: a schema that is already registered keeps its id. The compatibility
-        level of the subject is set to `BACKWARD_TRANSITIVE` first.
+        The call is idempotent: a schema that is already registered keeps its id. The method first
+        sets the compatibility level of the subject to `BACKWARD_TRANSITIVE`.
 
         Args:
             topic: Name of the Kafka topic. The subject is `<topic>-value`.
@@ -76,7 +76,7 @@ class SchemaRegistry:
             return int(self._client.register_schema(subject, asked))
 
     def find(self, topic: str, schema: Schema) -> int | None:
-        """Look up the id of a schema that is registered for the values of a Kafka topic.
+        """Look up the id of a schema among those registered for the values of a Kafka topic.
 
         Args:
             topic: Name of the Kafka topic. The subject is `<topic>-value`.

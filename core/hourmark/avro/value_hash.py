@@ -25,8 +25,8 @@ _MODULUS: Final = 1 << 64
 def value_hash(event_id: bytes, value: bytes) -> int:
     """Return the 64-bit hash of an event's Kafka value.
 
-    Audit records contain sums of these hashes, so that changed values are detected. The hash covers
-    the event id, the schema id and the datum.
+    The hash covers the event id, the schema id and the datum. Audit records contain sums of these
+    hashes, which are used to detect changed values.
 
     Args:
         event_id: The 16-byte event id of the record.

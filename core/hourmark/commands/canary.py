@@ -42,11 +42,15 @@ PATIENCE_S: Final = 120.0  # for one step: two intervals; for a bucket, in addit
 
 
 class CanaryStep(StrEnum):
-    """The steps of the pipeline through which a canary event passes, in order.
+    """The pipeline steps that a canary event passes, in order.
 
-    A canary event is a test event that is sent once a minute. It is in Kafka at the edge site
-    (`ACKNOWLEDGED`), copied to the central cluster (`MIRRORED`), in a file to which the ETL has
-    copied it from Kafka (`STAGED`), or in a closed bucket (`CLOSED`).
+    A canary event is a test event that is sent once a minute.
+
+    Attributes:
+        ACKNOWLEDGED: Kafka at the edge site has stored the event.
+        MIRRORED: The event was copied to the central Kafka cluster.
+        STAGED: The ETL has copied the event from Kafka to a file.
+        CLOSED: The event is in a closed bucket.
     """
 
     ACKNOWLEDGED = "acknowledged"  # it is in Kafka at the edge
@@ -64,18 +68,18 @@ def late_alarms(
 ) -> list[Alarm]:
     """Return an alarm for the first pipeline step that canary events have not passed in time.
 
-    A canary event is a test event that is sent once a minute. It may take 120 seconds to pass a
-    step, and 120 seconds plus the length of a bucket to pass `CLOSED`.
+    A canary event is a test event that is sent once a minute. The limit for a step is 120 seconds.
+    For `CLOSED`, it is 120 seconds plus the length of a bucket.
 
     Args:
-        passed: For each step in order, the time of the last canary event that passed the step, in
-            Unix milliseconds. For `CLOSED`, the end of the last closed bucket. None if no event has
-            passed the step. A step that does not exist, such as `MIRRORED` without a mirror, must
-            be omitted.
+        passed: Maps each step, in order, to the time of the last canary event that passed it, in
+            Unix milliseconds. For `CLOSED`, it is the end of the last closed bucket. None if no
+            event has passed the step. Omit steps that do not exist, such as `MIRRORED` without a
+            mirror.
         now_ms: Current time in Unix milliseconds.
         bucket_seconds: Length of a bucket.
         site: Name of the site.
-        since_ms: Start of the wait, in Unix milliseconds, for steps that no event has passed.
+        since_ms: Start of the time limit for steps that no event has passed, in Unix milliseconds.
 
     Returns:
         A list with one alarm. Empty if no step is late.
@@ -131,18 +135,18 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
 
 @click.group(cls=LazyGroup, groups={"Commands": COMMANDS})
 def canary() -> None:
-    """Send one test event a minute from a host into a closed bucket, to detect a broken path.
+    """Send a test event through the whole pipeline once a minute, to detect failures.
 
-    A site (an edge cluster with its hosts) has a canary if its types declare the type
+    A site (an edge cluster with its hosts) has a canary if its types include the type
     `hourmark-canary`.
     """
 
 
 @click.command(epilog="Example:  hourmark canary declaration > types/hourmark-canary.toml")
 def declaration() -> None:
-    """Print the declaration of the type hourmark-canary, to be saved in the folder of your types.
+    """Print the declaration of the type hourmark-canary. Save it in the folder of your types.
 
-    Apply it with `hourmark types apply`, as any other type. `hourmark run` then sends canary events
-    and raises an alarm if they are late. Without the declaration there is no canary.
+    Apply it with `hourmark types apply`, like any other type. `hourmark run` then sends canary
+    events, and raises an alarm if they are late. Without the declaration there is no canary.
     """
     click.echo(DECLARATION, nl=False)

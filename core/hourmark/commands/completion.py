@@ -1,7 +1,7 @@
-"""`hourmark completion`: print the script with which a shell completes commands and options.
+"""`hourmark completion`: print a shell completion script.
 
-Completions come from the installed program itself when they are requested (click's protocol), so
-they always match its version.
+The script requests completions from the installed program (click's protocol), so they always match
+its version.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ SHELLS: Final = ("bash", "zsh", "fish")
 
 
 def completion_script(shell: str) -> str:
-    """Return the script with which a shell completes commands and options of `hourmark`.
+    """Return the shell completion script for `hourmark`.
 
     Args:
-        shell: `bash`, `zsh` or `fish`. Another name fails an assertion.
+        shell: `bash`, `zsh` or `fish`.
 
     Returns:
-        The text of the script, to be stored in the shell's folder of completions.
+        The content of the script. Save it in the shell's completion folder.
+
+    Raises:
+        AssertionError: click does not support the shell.
     """
     completion_class = get_completion_class(shell)
     assert completion_class is not None, f"click does not support {shell}"
@@ -34,7 +37,7 @@ def completion_script(shell: str) -> str:
 @click.command()
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
-    """Print the script with which SHELL completes `hourmark`. Debian packages install it.
+    """Print the completion script for SHELL. Debian packages install it.
 
     \b
     Examples:

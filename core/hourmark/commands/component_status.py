@@ -53,7 +53,7 @@ class ComponentState(StrEnum):
 
     Attributes:
         RUNNING: The component is running.
-        SILENT: The component has not reported lately, and has not announced a shutdown.
+        SILENT: The component has not reported recently, and has not announced a shutdown.
         NOT_RUNNING: The component is not running.
         UNKNOWN: The state of the component could not be determined.
     """
@@ -69,13 +69,13 @@ class ComponentStatus:
     """The status of one component, such as the delivery service or the ETL.
 
     Attributes:
-        state: Whether the component runs.
-        detail: Description of the state, as text for the operator.
+        state: Whether the component is running.
+        detail: Human-readable description of the state.
         pid: Process id if the component runs on this machine; None otherwise.
         heard_at_ms: Time of the component's latest report or other sign of life, in Unix
             milliseconds; None if there is none.
-        problems: Problems of the component. Empty if it works, was never started, or was stopped in
-            an orderly way.
+        problems: Problems of the component. Empty if it works, was never started, or was shut down
+            cleanly.
     """
 
     state: ComponentState
@@ -94,19 +94,19 @@ def component_statuses(
     table: Mapping[str, str] = COMPONENTS,
     seconds: float = ANSWER_SECONDS,
 ) -> dict[str, ComponentStatus]:
-    """Determine the status of each component, querying all components in parallel.
+    """Query the status of all components in parallel.
 
-    The function does not raise an error for a component that fails: its state is `UNKNOWN`, and its
-    detail contains the reason. Secrets in texts are redacted.
+    Failures do not raise exceptions. If a query fails, the state of the component is `UNKNOWN`, and
+    its detail contains the reason. Secrets are redacted.
 
     Args:
         config: The configuration.
-        clock: Clock of this machine, read when each component is asked.
-        table: Status function of each component, as `module:function`.
+        clock: Source of the current time.
+        table: Maps each component name to its status function, as `module:function`.
         seconds: Time limit. A component that exceeds it has the state `UNKNOWN` and a problem.
 
     Returns:
-        Statuses by component name, in the order of `table`.
+        A dict that maps each component name to its status, in the order of `table`.
     """
     # Importing a component may take seconds on a busy machine, which is no fault of a server.
     functions = {name: _load(place) for name, place in table.items()}
@@ -168,16 +168,16 @@ def _redacted(status: ComponentStatus) -> ComponentStatus:
 def check_listening(cluster: KafkaCluster, name: str) -> None:
     """Check that at least one broker of a Kafka cluster accepts TCP connections.
 
-    Call it before creating a Kafka client, which would retry for a long time if the cluster is
-    down.
+    Call this function before creating a Kafka client, which would retry for a long time if the
+    cluster is down. Each bootstrap address is tried once, with a timeout of 1 s, until one accepts
+    a connection.
 
     Args:
         cluster: Settings of the cluster.
         name: Name of the cluster for the error message, such as "edge".
 
     Raises:
-        Unavailable: No bootstrap address accepted a connection. Each address is tried once, for at
-            most 1 s.
+        Unavailable: No bootstrap address accepted a connection.
     """
     for address in cluster.bootstrap.split(","):
         host, _, port = address.strip().rpartition(":")
@@ -190,15 +190,15 @@ def check_listening(cluster: KafkaCluster, name: str) -> None:
 
 
 def format_age(since_ms: int, now_ms: int) -> str:
-    """Format the time that has passed since a moment, such as `3 s`, `12 min`, `5 h` or `2 days`.
+    """Format the elapsed time since a timestamp, such as `3 s`, `12 min`, `5 h` or `2 days`.
 
     Args:
-        since_ms: The moment, in Unix milliseconds.
+        since_ms: The timestamp, in Unix milliseconds.
         now_ms: Current time in Unix milliseconds.
 
     Returns:
-        The age in the largest unit of which at least two have passed; seconds otherwise. `0 s` if
-        the moment is in the future.
+        The elapsed time, rounded down, in the largest unit that gives at least 2, or in seconds.
+        `0 s` if the timestamp is in the future.
     """
     seconds = max(0, now_ms - since_ms) // 1000
     for size, unit in ((86_400, "days"), (3600, "h"), (60, "min")):

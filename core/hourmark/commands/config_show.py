@@ -1,4 +1,4 @@
-"""`hourmark config`: show the settings in force and the origin of each value.
+"""`hourmark config`: show the effective settings and the origin of each value.
 
 Secrets are shown as `(hidden)`.
 """
@@ -36,9 +36,9 @@ class SettingInForce:
 
     Attributes:
         keys: Parts of the setting's dotted name, such as `("service", "port")`.
-        value: The value, not redacted.
-        source: Where the value comes from: `default`, `file` or `environment`.
-        where: The file or the environment variable that sets the value; None for a default.
+        value: The value; secrets are not redacted.
+        source: Origin of the value: `default`, `file` or `environment`.
+        where: The file or environment variable that sets the value; None for a default.
     """
 
     keys: Keys
@@ -49,14 +49,14 @@ class SettingInForce:
 
 @click.group("config")
 def config_group() -> None:
-    """Show the settings in force and the origin of each value."""
+    """Show the effective settings and the origin of each value."""
 
 
 @config_group.command()
 @config_file_option("path")
 @json_option
 def show(path: Path | None, as_json: bool) -> None:
-    """Show every setting in force and its origin: a default, the file, or an environment variable.
+    """Show every effective setting and its origin: default, file or environment variable.
 
     Passwords and keys are shown as (hidden). docs/configuration.md describes each setting.
 
@@ -89,7 +89,7 @@ def show(path: Path | None, as_json: bool) -> None:
 def settings_in_force(file: Path | None, values: Mapping[str, Any]) -> Iterator[SettingInForce]:
     """Yield every setting with its effective value and origin.
 
-    Each entry of a table with user-defined keys is yielded as a separate setting.
+    A table with user-defined keys yields one setting for each entry.
 
     Args:
         file: Path of the configuration file; None if there is none.

@@ -1,6 +1,6 @@
 """Status of Kafka brokers and of the schema registry for `hourmark status`.
 
-Each broker is asked by itself, because a client that knows several brokers hides one that is dead.
+Each broker is queried separately, because a client that knows several brokers hides a dead one.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def broker_metadata(settings: KafkaCluster, seconds: float = BROKER_SECONDS) -> 
     """Fetch the metadata of a Kafka cluster from its bootstrap brokers.
 
     Args:
-        settings: Settings of the cluster. If they contain a single address, only this broker is
-            queried, so that its own health is checked.
+        settings: Settings of the cluster. To check a single broker, pass settings that contain only
+            its address.
         seconds: Time limit.
 
     Returns:
@@ -53,16 +53,17 @@ def broker_metadata(settings: KafkaCluster, seconds: float = BROKER_SECONDS) -> 
 
 
 def kafka_servers(config: Config) -> list[ServerStatus]:
-    """Check the health of each Kafka broker of all configured clusters.
+    """Check the health of all Kafka brokers of all configured clusters.
 
-    Brokers that do not answer are unhealthy entries; they cause no exception.
+    A broker that does not answer is reported as unhealthy and raises no exception.
 
     Args:
         config: Configuration with the group `kafka`.
 
     Returns:
-        One entry for each bootstrap address and for each other broker that the cluster reports. If
-        topic-partitions of a cluster have no leader, an additional unhealthy entry names them.
+        One entry for each bootstrap address and for each other broker that a cluster reports. A
+        cluster with leaderless partitions has an additional unhealthy entry, which names some of
+        them.
     """
     clusters: dict[str, KafkaCluster] = {}
     for n, site in enumerate(config.kafka.sites):

@@ -19,9 +19,9 @@ SERVICE_REPLACED_MS: Final = 600_000
 
 
 class CauseClass(IntEnum):
-    """The kind of faulty object, in the order in which faults cause each other.
+    """The kind of object that has a problem, ordered from causes to consequences.
 
-    A fault with a smaller value can cause faults with greater values, so it is listed first. For
+    A problem with a lower value can cause problems with higher values, so it is listed first. For
     example, a broker that is down (`SERVER`) stops the ETL (`COMPONENT`).
 
     Attributes:
@@ -41,21 +41,21 @@ class CauseClass(IntEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A condition that an operator must resolve, as `hourmark status` shows it.
+    """A problem that an operator must resolve, as shown by `hourmark status`.
 
     Attributes:
-        cause: Kind of the faulty object, by which problems are sorted.
-        key: Identifies the faulty object, such as `host:` and a host id. If several problems have
-            the same key, only the first one is reported.
-        subject: Name of the faulty object for the operator, such as `etl driver`.
-        what: Text that states what is wrong.
-        do: Text that states what the operator should do next.
-        since_ms: Time at which the problem began, in Unix milliseconds; None if unknown.
+        cause: Kind of the faulty object. Problems are sorted by it.
+        key: Id of the faulty object, such as `host:<host id>`. If several problems have the same
+            key, only the first one is reported.
+        subject: Human-readable name of the faulty object, such as `etl driver`.
+        what: Description of the problem.
+        do: What the operator should do next.
+        since_ms: Start of the problem, in Unix milliseconds; None if unknown.
         count: Number of objects that have the problem.
         examples: Names of some of these objects; empty if `subject` is the only one.
-        group: Plural name of all objects that may have this problem, such as `tailers without a
-            report`. More than three problems of one group are merged into one. Empty for a problem
-            that is never merged.
+        group: Plural name of objects with this problem, such as `tailers without a report`. If a
+            group has more than three problems, they are merged into one. Empty if the problem is
+            never merged.
     """
 
     cause: CauseClass
@@ -85,10 +85,10 @@ class Problem:
 
 
 def silent_host_problem(kind: str, host_name: str, host_id: str, heard_at_ms: int) -> Problem:
-    """Return the problem of a tailer or delivery service that stopped sending reports.
+    """Create a `Problem` for a tailer or delivery service that stopped sending reports.
 
-    Both send a final report before an orderly shutdown. Call this function if the latest report is
-    old and not a final one, which means that the process probably crashed.
+    Both components send a final report before a clean shutdown. Call this function if the latest
+    report is old and not final, which means that the process has probably crashed.
 
     Args:
         kind: Component: `tailer` or `service`.
@@ -125,13 +125,13 @@ def order_problems(problems: Iterable[Problem]) -> list[Problem]:
     """Sort problems so that causes come before their consequences, and remove duplicates.
 
     Args:
-        problems: Problems from all checks. If several checks report the same key, the problem of
-            the most precise check must come first.
+        problems: Problems from all checks. Among problems with the same key, the most precise one
+            must come first.
 
     Returns:
         The first problem of each key, sorted by `cause`, then by `since_ms`. Problems with an
-        unknown start are last in their class. More than three problems of one group are merged into
-        one.
+        unknown start come last within their class. If a group has more than three problems, they
+        are merged into one.
     """
     by_key: dict[str, Problem] = {}
     for problem in problems:

@@ -37,15 +37,14 @@ class ServerStatus:
     Attributes:
         name: Name of the server, such as `edge-1`.
         pid: Process id; None if the server does not run on this machine, or not at all.
-        address: Network address, such as `host:port` or a URL. Empty if the entry does not stand
-            for a single server.
+        address: Network address, such as `host:port` or a URL. Empty if the entry represents a
+            group of servers.
         memory_mb: Resident memory of the server and its child processes, in megabytes; 0 if
             unknown.
         healthy: Whether the server passed its health check.
-        detail: Text that describes the result of the health check.
-        log: Path of the log file; empty if the server is not part of the local stack, which
-            `hourmark up` starts.
-        do: What the operator should do next, as text; empty if the server is healthy.
+        detail: Description of the result of the health check.
+        log: Path of the log file; empty if the server was not started by `hourmark up`.
+        do: What the operator should do next; empty if the server is healthy.
         since_ms: Time at which the server became unhealthy, in Unix milliseconds; None if it is
             healthy or the time is unknown.
     """
@@ -66,10 +65,10 @@ class ServerStatus:
         return {name: getattr(self, name) for name in shown}
 
     def to_problem(self) -> Problem:
-        """Return the problem that `hourmark status` reports for this server.
+        """Create the `Problem` that `hourmark status` reports for this unhealthy server.
 
-        Call it only if the server is not healthy. `detail` becomes the description of the problem,
-        and `do` its next step.
+        Call this method only if `healthy` is false. `detail` becomes the description of the
+        problem, and `do` its next step.
         """
         return Problem(
             cause=CauseClass.SERVER,
@@ -95,8 +94,8 @@ def local_server_statuses(config: Config | None) -> list[ServerStatus] | None:
         config: The configuration; None if there is no configuration file.
 
     Returns:
-        One entry for each server. None if there is no local stack, if the configuration names other
-        servers, or if the package that starts the stack is not installed.
+        One entry for each server. None if there is no local stack, the configuration refers to
+        other servers, or the package that starts the stack is not installed.
     """
     try:
         local: LocalFunction = pkgutil.resolve_name(LOCAL)
@@ -108,16 +107,16 @@ def local_server_statuses(config: Config | None) -> list[ServerStatus] | None:
 def remote_server_statuses(
     config: Config, table: Mapping[str, str] = SERVERS, seconds: float = ANSWER_SECONDS
 ) -> list[ServerStatus]:
-    """Check the health of the servers that the configuration names, in parallel.
+    """Check the health of all configured servers in parallel.
 
-    Failures are results, not exceptions: a group of servers that fails or exceeds the time limit
+    Failures do not raise exceptions. If the check of a settings group fails or times out, the group
     has one unhealthy entry.
 
     Args:
         config: The configuration.
-        table: The function that checks the servers of a settings group, as `module:function`, by
-            name of the group, such as `kafka`.
-        seconds: Time limit for all servers together.
+        table: Maps each settings group, such as `kafka`, to the function that checks its servers,
+            as `module:function`.
+        seconds: Time limit for all checks together.
 
     Returns:
         The entries of all groups, in the order of `table`. Groups that the configuration does not

@@ -1,4 +1,4 @@
-"""`hourmark status`: servers, components and event types, what is in trouble, and what to do."""
+"""`hourmark status`: servers, components and event types, their problems, and the next steps."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def status(every_s: float | None, as_json: bool, file: Path | None) -> None:
     """Show whether the installation works, and each problem with its start and the next step.
 
     The first line is a summary. Problems follow, causes before consequences, then each server and
-    component, and the event types. It works on any machine: with the configuration of the local
-    stack it shows the stack's servers, otherwise those that the configuration names. It names
+    component, and the event types. The command works on any machine. With the configuration of the
+    local stack it shows the servers of the stack, otherwise the configured servers. It lists the
     components whose state cannot be determined from this machine. Every query has a time limit.
 
     The exit code is 0 if there is no known problem, otherwise 1. A component that was never
-    started, or was stopped in an orderly way, is not a problem.
+    started, or was shut down cleanly, is not a problem.
 
     \b
     Examples:
@@ -87,9 +87,9 @@ def _watch(every_s: float) -> None:
 
 
 def read_report(file: Path | None) -> StatusReport:
-    """Check all servers and components in parallel, and return the results.
+    """Check all servers and components in parallel, and return a report.
 
-    A server or component that does not answer is part of the result.
+    If a server or component does not answer, the report contains a problem or an unknown state.
 
     Args:
         file: The configuration file; None selects the default file.

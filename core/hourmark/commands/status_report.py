@@ -1,7 +1,7 @@
-"""The result of `hourmark status`: a verdict, the problems with their next steps, and the parts.
+"""The result of `hourmark status`: a summary, the problems with their next steps, and all parts.
 
-Pure, except that components and servers were asked before. The text fits on one screen: few
-problems are shown, and long details are cut; `--json` has everything.
+The module performs no I/O. The text fits on one screen: few problems are shown, and long details
+are truncated; `--json` contains everything.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _DETAIL_SHOWN: Final = 160  # characters
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusReport:
-    """The status of an installation at one moment, as `hourmark status` shows it.
+    """A snapshot of the status of an installation, as shown by `hourmark status`.
 
     Attributes:
         now_ms: Time of the report, in Unix milliseconds.
         config: Path of the configuration file; None if there is none.
         servers: Status of each server that Hourmark uses, such as a Kafka broker.
-        components: Status of each component of Hourmark, such as `etl`, by name.
-        aspects: Results of the other checks by name: `types` (whether the buckets of event types
-            are closed in time) and `this host` (the log shipper on this machine).
-        problems: The problems of all servers, components and aspects, causes before consequences,
-            without duplicates. Computed from the other attributes.
+        components: Maps the name of each component of Hourmark, such as `etl`, to its status.
+        aspects: Maps the names of other checks to their results: `types` (whether the buckets of
+            event types are closed in time) and `this host` (the log shipper on this machine).
+        problems: The problems of all servers, components and aspects, without duplicates. Causes
+            come before consequences. Computed from the other attributes.
     """
 
     now_ms: int
@@ -62,8 +62,8 @@ class StatusReport:
     def unknown(self) -> list[str]:
         """Return the names of the components and aspects whose state is unknown.
 
-        Their state cannot be determined from this machine, for example because the network or a
-        client library is missing. Empty if all states are known.
+        A state is unknown if it cannot be determined from this machine, for example because a
+        client library is not installed. Returns an empty list if all states are known.
         """
         parts = {**self.components, **self.aspects}
         return [name for name, part in parts.items() if part.state is ComponentState.UNKNOWN]
@@ -71,8 +71,8 @@ class StatusReport:
     def verdict(self) -> str:
         """Return a one-line summary of the report for the operator.
 
-        It begins with `TROUBLE:` and the first problem, or with `WELL:` if there is no problem.
-        Names of components whose state is unknown are appended.
+        The summary begins with `TROUBLE:` and the first problem, or with `WELL:` if there is none.
+        It ends with the names of the components whose state is unknown.
         """
         unseen = f"; not known from here: {', '.join(self.unknown)}" if self.unknown else ""
         if self.problems:
@@ -106,7 +106,7 @@ class StatusReport:
         """Yield the report as lines of text, the output of `hourmark status`.
 
         The summary comes first, then at most 8 problems with their next steps, then servers and
-        components. Of more than 12 servers, only unhealthy ones are shown.
+        components. If there are more than 12 servers, healthy ones are only counted.
         """
         yield self.verdict()
         for n, problem in enumerate(self.problems[:PROBLEMS_SHOWN], 1):

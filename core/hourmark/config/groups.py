@@ -115,13 +115,14 @@ class KafkaSettings(FrozenModel):
     def mirrored(self) -> bool:
         """Return whether MirrorMaker 2 copies topics from the edge cluster to a central cluster.
 
-        It does if the setting `central` is present. Otherwise, one cluster serves as both.
+        The result is True if the setting `central` is present. Otherwise, one cluster serves as
+        both.
         """
         return self.central is not None
 
     @property
     def central_cluster(self) -> KafkaCluster:
-        """Return the settings of the cluster from which the ETL reads.
+        """Return the settings of the cluster that the ETL reads from.
 
         Returns:
             The setting `central`; the setting `edge` if `central` is absent.
@@ -174,7 +175,7 @@ class BucketSettings(FrozenModel):
 
 
 class EventTimeLimits(FrozenModel):
-    """Limits on how far an event's time may lie from the time at which it was observed.
+    """Limits on the difference between the time of an event and the time of its observation.
 
     An event from a file is observed when its line is read. An event beyond a limit is rejected: it
     is stored as a dead letter. The limits are declared in `types/sources.toml`, so that everyone

@@ -94,8 +94,8 @@ class Config(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Return the sources of settings in order of precedence; called by pydantic.
 
-        Environment variables take precedence over values from the configuration file. Other sources
-        of pydantic are not used.
+        Environment variables take precedence over values from the configuration file. The other
+        sources that pydantic offers are not used.
 
         Args:
             settings_cls: Not used.
@@ -187,11 +187,12 @@ def build_config(file: Path | None, values: Mapping[str, Any]) -> Config:
 
 
 def default_config_file() -> Path | None:
-    """Return the configuration file that is used if the user names none.
+    """Return the path of the default configuration file.
 
     Returns:
-        `$HOURMARK_CONFIG` if it is set, whether or not the file exists. Otherwise the first
-        existing file of `./hourmark.toml` and the local stack's. None if neither exists.
+        `$HOURMARK_CONFIG` if it is set, even if the file does not exist. Otherwise
+        `./hourmark.toml` or the file of the local stack, whichever exists first. None if neither
+        exists.
     """
     if named := os.environ.get("HOURMARK_CONFIG"):
         return Path(named)
@@ -200,11 +201,11 @@ def default_config_file() -> Path | None:
 
 
 def stack_state_dir() -> Path:
-    """Return the folder in which the local stack (`hourmark up`) keeps its data and configuration.
+    """Return the data and configuration folder of the local stack (`hourmark up`).
 
     Returns:
         The absolute path of `$HOURMARK_HOME`, or of `.hourmark` in the current folder if the
-        variable is not set. The folder need not exist.
+        variable is not set. The folder may not exist.
     """
     return Path(os.environ.get("HOURMARK_HOME", ".hourmark")).absolute()
 
@@ -246,13 +247,13 @@ def _callback(context: click.Context, _: click.Parameter, path: Path | None) -> 
 def remember_config_file(
     context: click.Context, _: click.Parameter, path: Path | None
 ) -> Path | None:
-    """Click callback that stores the path given with `--config`, without reading the file.
+    """Store the path given with `--config`, without reading the file; used as a click callback.
 
-    `given_config_file` returns the stored path. If both a group and its command have the option,
-    the command's value is used.
+    `given_config_file` returns the stored path. If the option is given to both a group and its
+    command, the command's value is used.
 
     Args:
-        context: Context of the click command, in which the path is stored.
+        context: Context of the click command. The path is stored there.
         path: Path of the configuration file; None if the option was not given.
 
     Returns:
@@ -279,11 +280,10 @@ def given_config_file() -> Path | None:
 def config_arguments() -> tuple[str, ...]:
     """Return the `--config` arguments of the running click command.
 
-    Append them to commands that a message suggests, so that these commands use the same
-    configuration.
+    Append them to a command so that it uses the same configuration.
 
     Returns:
-        `("--config", path)`; empty if the option was not given.
+        `("--config", path)`; an empty tuple if the option was not given.
 
     Raises:
         RuntimeError: No click command is running.

@@ -73,10 +73,10 @@ _OPTIONS: Final = re.compile(r"(://[^?]*\?).*", re.DOTALL)
 
 
 class ReferencedText(str):
-    """The text of a setting in which a reference was replaced with its content.
+    """A setting's value after its references were resolved.
 
-    A reference such as `${file:/path}` or `${env:NAME}` inserts a file or an environment variable.
-    The whole text is treated as a secret.
+    A reference such as `${file:/path}` or `${env:NAME}` is replaced with the content of a file or
+    an environment variable. The whole value is treated as a secret.
     """
 
     __slots__ = ()
@@ -85,25 +85,25 @@ class ReferencedText(str):
 def is_secret_name(name: str) -> bool:
     """Return whether the name of a setting indicates that its whole value is a secret.
 
-    For example, `password` and `api.key` do. `token_file` does not, because its value is only a
-    path.
+    Examples of such names are `password` and `api.key`. `token_file` is not, because its value is
+    only a path.
 
     Args:
-        name: Name of a setting or table entry. Letter case is ignored.
+        name: Name of a setting or table entry, case-insensitive.
     """
     return bool(_SECRET_NAME.search(name)) and not _NO_SECRET.search(name)
 
 
 def redact_setting(value: Any, name: str = "") -> Any:
-    """Return a setting's value for display, with `(hidden)` in place of secrets.
+    """Replace secrets in a setting's value with `(hidden)`, for display.
 
     Passwords in URLs are replaced too. Numbers and other values without secrets are returned
     unchanged.
 
     Args:
         value: A value, or a tree of mappings and lists.
-        name: Name of the setting or map entry. A name that concerns security, such as
-            `sasl.password`, hides the whole value.
+        name: Name of the setting or map entry. A security-related name, such as `sasl.password`,
+            hides the whole value.
 
     Returns:
         A redacted copy of the value. Tuples become lists.
@@ -181,10 +181,10 @@ _REGISTRY: Final = _Registry()
 
 
 def add_secret(secret: str) -> None:
-    """Register a secret for the whole process, so that `redact` replaces it in any text.
+    """Register a secret for the whole process, so that `redact` replaces it in any string.
 
-    The escaped and percent-encoded forms of the secret are registered too. Texts with fewer than 4
-    characters and common words, such as `password`, are never replaced. Thread-safe.
+    The escaped and percent-encoded forms of the secret are registered too. Secrets that are shorter
+    than 4 characters, or are common words such as `password`, are ignored. Thread-safe.
 
     Args:
         secret: The secret.
@@ -193,9 +193,9 @@ def add_secret(secret: str) -> None:
 
 
 def add_secrets_of(settings: Any) -> None:
-    """Register all secrets in a tree of settings, so that `redact` replaces them in any text.
+    """Register all secrets in a tree of settings, so that `redact` replaces them in any string.
 
-    `secrets_in` defines which texts of the settings are secrets. Thread-safe.
+    `secrets_in` determines which values are secrets. Thread-safe.
 
     Args:
         settings: Mappings, lists and values, validated or not.
@@ -206,36 +206,40 @@ def add_secrets_of(settings: Any) -> None:
 def forget_secrets() -> None:
     """Remove all registered secrets of this process.
 
-    Tests call it, so that secrets of one test do not affect another.
+    For tests: the secrets of one test must not affect another.
     """
     _REGISTRY.clear()
 
 
 def redact(text: str) -> str:
-    """Return a text in which all known secrets are replaced with `(hidden)`.
+    """Replace all known secrets in a string with `(hidden)`, and return the result.
 
     Known secrets are those registered in this process with `add_secret` or `add_secrets_of`. User
     names and passwords in URLs are replaced even if they are not registered.
 
     Args:
-        text: Any text, such as a log line or an error message.
+        text: Any string, such as a log line or an error message.
     """
     text = _REGISTRY.redact(text)
     return _USER_INFO.sub(rf"\1{HIDDEN}@", text) if "@" in text else text
 
 
 def secrets_in(value: Any, name: str = "") -> Iterator[str]:
-    """Yield the secrets that a setting's value or a tree of settings contains.
+    """Yield the secrets in a setting's value or in a tree of settings.
 
-    A secret is the value of a setting with a secret name (`is_secret_name`), a text with resolved
-    references, a password in a URL, or the value of an option such as `password=…` within a text.
+    A secret is one of the following:
+
+    - the value of a setting with a secret name (`is_secret_name`)
+    - a value with resolved references
+    - a password in a URL
+    - the value of an option such as `password=…` within a string
 
     Args:
         value: Mappings, lists and values, validated or not.
         name: Name of the setting or table entry; empty for the root.
 
     Yields:
-        Secrets, and parts of secrets that may appear alone in messages. Repetitions are possible.
+        Secrets, and parts of secrets that may appear alone in messages. May contain duplicates.
     """
     if isinstance(value, Mapping):
         for key, inner in value.items():
@@ -320,11 +324,11 @@ class RedactingFormatter(logging.Formatter):
 
 
 def install_redaction() -> None:
-    """Redact secrets in tracebacks of uncaught exceptions and in logging without a handler.
+    """Redact secrets in tracebacks of uncaught exceptions, and in logging without a handler.
 
-    It replaces `sys.excepthook` and `threading.excepthook`, and sets the formatter of
-    `logging.lastResort`. Log handlers need a `RedactingFormatter` of their own. Call it once at the
-    start of a process.
+    The function replaces `sys.excepthook` and `threading.excepthook`, and sets the formatter of
+    `logging.lastResort`. Log handlers need their own `RedactingFormatter`. Call the function once
+    at process startup.
     """
     sys.excepthook = print_traceback
     threading.excepthook = _print_thread_traceback

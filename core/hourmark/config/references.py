@@ -22,20 +22,20 @@ _BYTES_MAX: Final = 64 * 1024
 def resolve_references(value: Any, name: str = "") -> Any:
     """Replace references in a setting's value with the content of files and environment variables.
 
-    A reference has the form `${file:/absolute/path}` or `${env:NAME}`, and may be a part of a
-    string.
+    A reference has the form `${file:/absolute/path}` or `${env:NAME}`. A string may contain
+    references and other text.
 
     Args:
         value: A setting, or a tree of mappings and lists of settings.
         name: Dotted name of the setting, for error messages.
 
     Returns:
-        A copy of the value. A string that had a reference is a `ReferencedText`. Inserted texts are
-        registered as secrets for redaction.
+        A copy of the value. Strings with references become `ReferencedText` objects. The inserted
+        contents are registered as secrets for redaction.
 
     Raises:
         ConfigError: A file or variable cannot be read. The message contains the setting and the
-            reference, never the content.
+            reference, but never the content.
     """
     if isinstance(value, Mapping):
         return {

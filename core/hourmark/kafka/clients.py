@@ -43,7 +43,7 @@ _guard: Final = threading.Lock()
 
 
 def remember_brokers(cluster: KafkaCluster, addresses: Iterable[str]) -> None:
-    """Store broker addresses of a Kafka cluster for clients that are created later.
+    """Remember broker addresses of a Kafka cluster for clients that are created later.
 
     If all configured bootstrap brokers are down, new clients can still connect through these
     addresses. The process keeps the 16 most recent addresses of each cluster. Thread-safe.
@@ -85,11 +85,11 @@ END_S: Final = 30.0
 def close_within(close: Callable[[], None], description: str, seconds: float = END_S) -> None:
     """Run a blocking close function in a thread, and wait for it for a limited time.
 
-    If the function takes longer, a warning is logged, and it continues in a daemon thread. No error
-    is raised in either case.
+    If the function takes longer, a warning is logged, and the function continues in a daemon
+    thread. No exception is raised in either case.
 
     Args:
-        close: The function that closes a client. An exception of it is not passed to the caller.
+        close: The function that closes a client. Its exceptions are not propagated.
         description: Description of the client for the log.
         seconds: Maximum time to wait.
     """
@@ -137,8 +137,8 @@ class Partition:
 class Offset(int):
     """The offset of the next record to read from a topic-partition.
 
-    Raises ValueError for a negative number, because librdkafka uses negative numbers as error
-    codes.
+    The constructor raises `ValueError` for a negative number, because librdkafka uses negative
+    numbers as error codes.
 
     Attributes:
         leader_epoch: For a log end offset, the epoch of the leader that reported the offset; None
@@ -176,8 +176,8 @@ class TopicAccess(NamedTuple):
     Attributes:
         may: Operations that the user may perform, by Kafka's names such as `READ`; None if the
             cluster does not report them.
-        has_id: Whether the cluster reported an id of the topic (KIP-516). Without ids, a topic that
-            was deleted and recreated cannot be recognized.
+        has_id: Whether the cluster reported a topic id (KIP-516). Without ids, a recreated topic
+            cannot be distinguished from the deleted one.
     """
 
     may: frozenset[str] | None = None
@@ -185,15 +185,15 @@ class TopicAccess(NamedTuple):
 
 
 def client_settings(cluster: KafkaCluster, **overrides: Any) -> dict[str, Any]:
-    """Return the librdkafka settings of a client of a Kafka cluster.
+    """Return the librdkafka settings for a client of a Kafka cluster.
 
     Args:
         cluster: The cluster, whose `properties` are included.
-        overrides: Further settings, which take precedence. Their names have `_` in place of `.`,
+        overrides: Additional settings, which take precedence. Their names have `_` in place of `.`,
             such as `group_id`.
 
     Returns:
-        Settings by librdkafka's names, for the constructor of a confluent_kafka client.
+        A dict of librdkafka settings, for the constructor of a confluent_kafka client.
     """
     return {
         "bootstrap.servers": bootstrap_addresses(cluster),
@@ -204,18 +204,18 @@ def client_settings(cluster: KafkaCluster, **overrides: Any) -> dict[str, Any]:
 
 
 def consumer_settings(cluster: KafkaCluster, **overrides: Any) -> dict[str, Any]:
-    """Return the librdkafka settings of a consumer of a Kafka cluster, with CRC checks enabled.
+    """Return the librdkafka settings for a consumer of a Kafka cluster, with CRC checks enabled.
 
-    By default, librdkafka does not compare the CRC of a batch and would return records that a disk
-    or network changed. Neither `overrides` nor the cluster's properties can disable the check. The
-    CRC does not cover a batch's base offset, length and leader epoch.
+    By default, librdkafka does not verify the CRC of a batch, and would return records that were
+    corrupted on disk or in transit. Neither `overrides` nor the cluster's properties can disable
+    the check. The CRC does not cover a batch's base offset, length and leader epoch.
 
     Args:
         cluster: The cluster, whose `properties` are included.
-        overrides: Further settings. Their names have `_` in place of `.`, such as `group_id`.
+        overrides: Additional settings. Their names have `_` in place of `.`, such as `group_id`.
 
     Returns:
-        Settings by librdkafka's names, for the constructor of a confluent_kafka consumer.
+        A dict of librdkafka settings, for the constructor of a confluent_kafka consumer.
     """
     return client_settings(cluster, **overrides) | {"check.crcs": True}
 
@@ -223,8 +223,8 @@ def consumer_settings(cluster: KafkaCluster, **overrides: Any) -> dict[str, Any]
 def supports_native_client(module: ModuleType) -> bool:
     """Return whether the compiled module can use the librdkafka that confluent_kafka has loaded.
 
-    It can if this librdkafka exports all functions that the module calls. Otherwise, use the Python
-    client.
+    The library must export all functions that the module calls. If the result is False, use the
+    Python client.
 
     Args:
         module: The compiled module of `hourmark_native`.
@@ -233,9 +233,9 @@ def supports_native_client(module: ModuleType) -> bool:
 
 
 def librdkafka_logger() -> logging.Logger:
-    """Return the logger that receives the log messages of librdkafka.
+    """Return the logger for log messages of librdkafka.
 
-    Pass it as the argument `logger` to clients of confluent_kafka.
+    Pass it as the argument `logger` to confluent_kafka clients.
     """
     return logging.getLogger(f"{__name__}.librdkafka")
 
@@ -256,7 +256,8 @@ _NO_LEADER: Final = (
 class NoLeader(Unavailable):
     """A topic-partition currently has no leader that responds.
 
-    This is usual for a few seconds after a broker fails or a topic is created. A retry may succeed.
+    This is normal for a few seconds after a broker fails or a topic is created. A retry may
+    succeed.
     """
 
 
@@ -266,8 +267,8 @@ class _NoTopic(Unavailable): ...
 class Cluster:
     """A Kafka cluster, accessed through its admin API.
 
-    Every method raises Unavailable, with the cluster's name and addresses, if the cluster does not
-    answer within 15 s.
+    Requests raise `Unavailable` if the cluster does not answer within 15 s. The message contains
+    the cluster's name and addresses.
 
     Args:
         settings: The cluster's settings.
@@ -287,17 +288,17 @@ class Cluster:
     def reconnect(self) -> None:
         """Replace the Kafka admin client of this object with a new one.
 
-        Call it after a failed request. The old client would keep sending requests to a broker that
-        is down. It is closed in the background.
+        Call this method after a failed request, because the old client would keep sending requests
+        to a broker that is down. The old client is closed in the background.
         """
         old, self.admin = [self.admin], self._connect()
         release_in_background(old)
 
     def cluster_id(self) -> str:
-        """Return the id of the Kafka cluster, which never changes while its storage is kept.
+        """Return the id of the Kafka cluster.
 
-        The id is stored on the brokers when their storage is formatted. A different id at the same
-        address means that the cluster was replaced.
+        The id is assigned when the storage of the brokers is formatted, and never changes. A
+        different id at the same address means that the cluster was replaced.
 
         Raises:
             Unavailable: The cluster does not answer within 15 s.
@@ -308,7 +309,7 @@ class Cluster:
         return str(description.cluster_id)
 
     def names(self) -> list[str]:
-        """Return the names of all topics of the cluster that this user may see, sorted.
+        """Return the sorted names of all topics that are visible to this user.
 
         Raises:
             Unavailable: The cluster does not answer within 15 s.
@@ -380,13 +381,14 @@ class Cluster:
         return frozenset(found)
 
     def topic_configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Fetch the settings of topics, including those that have their default value.
+        """Fetch the settings of topics, including settings with default values.
 
         Args:
             names: Names of existing topics.
 
         Returns:
-            For each topic, its setting values by Kafka's setting names, such as `retention.ms`.
+            A dict that maps each topic name to its settings. The settings map Kafka's setting
+            names, such as `retention.ms`, to values.
 
         Raises:
             Unavailable: A topic does not exist, or the cluster does not answer within 15 s.
@@ -443,9 +445,9 @@ class Cluster:
 
         Args:
             partitions: Existing partitions.
-            committed: Whether to return the last stable offset, up to which a `read_committed`
-                consumer can read, instead of the high watermark. Records of a transaction that is
-                being committed may lie between the two.
+            committed: If true, return the last stable offset, which limits `read_committed`
+                consumers. If false, return the high watermark. The two differ while a transaction
+                is open.
 
         Returns:
             The end offset (exclusive) of each partition. Empty if `partitions` is empty.
@@ -472,12 +474,12 @@ class Cluster:
         return self._offsets(partitions, OffsetSpec.earliest())
 
     def truncated(self, begins: Mapping[Partition, tuple[int, int]]) -> frozenset[Partition]:
-        """Return the topic-partitions that lost records which were read before (KIP-320).
+        """Return the topic-partitions that have lost records since they were read (KIP-320).
 
-        Such a loss happens if a replica without these records becomes the leader.
+        A log is truncated if a replica that lacks its latest records becomes the leader.
 
         Args:
-            begins: For each partition, the offset after the last record that was read, and the
+            begins: Maps each partition to the offset after the last record that was read, and the
                 leader epoch of this record.
 
         Returns:
@@ -503,14 +505,14 @@ class Cluster:
         return frozenset(error.partition for error in failed)
 
     def at_time(self, partitions: Sequence[Partition], time_ms: int) -> dict[Partition, Offset]:
-        """Return the first offset of each topic-partition with a timestamp at or after a time.
+        """Return the offset of the first record at or after a time in each topic-partition.
 
         Args:
             partitions: Existing partitions.
-            time_ms: The time in Unix milliseconds, compared with the timestamps of records.
+            time_ms: The time in Unix milliseconds, compared with record timestamps.
 
         Returns:
-            Offsets by partition. For a partition whose records are all older, the log end offset.
+            The offset for each partition. It is the log end offset if all records are older.
 
         Raises:
             NoLeader: A partition has had no leader for several seconds.
@@ -525,7 +527,8 @@ class Cluster:
             partitions: Existing partitions.
 
         Returns:
-            Unix milliseconds by partition. Partitions without records are absent.
+            The timestamp for each partition, in Unix milliseconds. Partitions without records are
+            omitted.
 
         Raises:
             Unavailable: The cluster does not answer within 15 s.
@@ -647,7 +650,7 @@ def topic_settings(
 ) -> Mapping[str, str]:
     """Return the Kafka settings of event and control topics, which are the same on both clusters.
 
-    Control topics are for records of Hourmark itself, such as audit records.
+    Control topics contain Hourmark's internal records, such as audit records.
 
     Args:
         retention_hours: Retention of records, in hours.
@@ -655,7 +658,7 @@ def topic_settings(
         min_insync_replicas: Number of replicas that must acknowledge a write.
 
     Returns:
-        Setting values by Kafka's setting names.
+        A mapping of Kafka's setting names to values.
     """
     return {
         "retention.ms": str(retention_hours * 3_600_000),

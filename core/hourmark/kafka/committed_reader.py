@@ -39,10 +39,10 @@ class CommittedReader(PartitionsReader[list[Message]]):
     Args:
         cluster: The cluster.
         name: Name of the cluster in error messages, such as `edge`.
-        batch: Maximum number of records that are fetched at once.
-        stall_s: Seconds without any record after which a read fails.
+        batch: Maximum number of records per fetch.
+        stall_s: A read fails after this number of seconds without a record.
         queue_kb: Size limit of librdkafka's fetch queue, in KiB.
-        overrides: Further librdkafka settings. Their names have `_` in place of `.`.
+        overrides: Additional librdkafka settings. Their names have `_` in place of `.`.
     """
 
     def __init__(
@@ -132,13 +132,13 @@ def _from(p: Partition, start: StartOffset) -> TopicPartition:
 def _ascending(records: list[Message]) -> list[list[Message]]:
     """Split a list of records wherever an offset is not greater than the previous one.
 
-    Such an offset means that the base offset of a batch is damaged in the broker's log.
+    Such an offset means that the base offset of a batch is corrupt in the broker's log.
 
     Args:
-        records: Records of one partition in the order in which they arrived.
+        records: Records of one partition, in arrival order.
 
     Returns:
-        Non-empty lists, in each of which the offsets ascend.
+        Non-empty lists with ascending offsets.
     """
     offsets = [*map(_offset, records)]
     cuts = [n for n, (a, b) in enumerate(itertools.pairwise(offsets), 1) if b <= a]

@@ -25,8 +25,8 @@ KeyValue = tuple[bytes | None, bytes | None]
 class TopicFollower:
     """A reader of a small Kafka topic that fetches only new records on each poll.
 
-    It reads committed records of all partitions, and starts again if the topic is recreated. Not
-    thread-safe.
+    It reads committed records of all partitions, and starts from the beginning if the topic is
+    recreated. Not thread-safe.
 
     Args:
         settings: The cluster.
@@ -48,16 +48,15 @@ class TopicFollower:
     def poll(self) -> tuple[bool, list[KeyValue]]:
         """Return the records since the previous poll, up to the current end of the topic.
 
-        The first poll starts at the beginning of the topic. A later poll starts there again if the
-        topic was recreated, its partitions changed, or an end offset decreased. A missing topic
-        counts as deleted only at the second consecutive poll, because a broker that has just
-        started knows no topics.
+        The first poll starts at the beginning of the topic. A later poll does so again if the topic
+        was recreated, its partitions changed, or an end offset decreased. A topic is treated as
+        deleted only if two consecutive polls do not find it, because a broker that has just started
+        reports no topics.
 
         Returns:
-            A pair. The first item is True if the caller must discard the records of earlier polls,
-            because reading started at the beginning of the topic or the topic was deleted. The
-            second item contains the key and value of each new record, in the order of each
-            partition.
+            A flag, and the key and value of each new record in partition order. If the flag is
+            True, the topic was read from its beginning or was deleted, and the caller must discard
+            the records of earlier polls.
 
         Raises:
             Unavailable: The cluster does not answer, or no record arrives for 30 s before the end
@@ -142,8 +141,8 @@ def append_all(
 ) -> None:
     """Append records to a Kafka topic, and return when all in-sync replicas have them.
 
-    If the call fails, some records may have been appended. Repeat it only if the records may occur
-    twice.
+    If the call fails, some records may have been appended. Retry it only if duplicate records are
+    acceptable.
 
     Args:
         cluster: The cluster.
@@ -151,7 +150,7 @@ def append_all(
         records: Key and value of each record. A value of None is a tombstone.
         bytes_max: Maximum size of a record, in bytes.
         java_partitioning: Whether to assign keys to partitions as Kafka's Java clients do.
-        timeout_s: Time in which a record must be acknowledged, in seconds.
+        timeout_s: Delivery timeout of a record, in seconds.
 
     Raises:
         Unavailable: Not all records were acknowledged. The message contains the first error.

@@ -8,9 +8,9 @@ that all readable records below it are on the target:
     value  {"offset":497}
 
 The stored offset is that of the last copied record. This module returns the next offset to copy,
-498 in the example, as everywhere in Hourmark. A partition of which nothing was copied has no entry,
-and a position that an operator has reset is a tombstone. Other records in the topic are skipped
-with a warning.
+498 in the example, as everywhere in Hourmark. A partition from which nothing has been copied has no
+entry, and a position that an operator has reset is a tombstone. Other records in the topic are
+skipped with a warning.
 
 The workers of a mirror form a Kafka Connect group named `<source>-mm2` on the target cluster.
 """
@@ -39,9 +39,9 @@ CONNECTOR: Final = "MirrorSourceConnector"
 
 
 def positions_topic(edge_alias: str) -> str:
-    """Return the name of the Kafka topic in which MirrorMaker 2 stores its source offsets.
+    """Return the name of MirrorMaker 2's offsets topic, which is on the target cluster.
 
-    The topic is on the target cluster.
+    MirrorMaker 2 stores its position in each source partition there.
 
     Args:
         edge_alias: MirrorMaker 2's alias of the source cluster.
@@ -53,10 +53,10 @@ def positions_topic(edge_alias: str) -> str:
 
 
 class MirrorPositions:
-    """A reader of the source offsets up to which MirrorMaker 2 has copied each partition.
+    """The current positions of MirrorMaker 2 in the source partitions that it copies.
 
-    The offsets are read from MirrorMaker 2's topic on the target cluster. Each refresh fetches only
-    new records. Not thread-safe.
+    The positions are read from MirrorMaker 2's offsets topic on the target cluster. Each refresh
+    fetches only new records. Not thread-safe.
 
     Args:
         central: The target cluster.
@@ -69,11 +69,11 @@ class MirrorPositions:
         self._positions: dict[Partition, Offset] = {}
 
     def refresh(self) -> dict[Partition, Offset]:
-        """Read new records, and return up to which offset the mirror has copied each partition.
+        """Read new records, and return the mirror's position in each source partition.
 
         Returns:
-            For each topic-partition of the source cluster (edge), the offset of the next record to
-            copy. Partitions of which nothing was copied are absent.
+            A dict that maps each topic-partition of the source cluster (edge) to the offset of the
+            next record to copy. Partitions from which nothing has been copied are omitted.
 
         Raises:
             Unavailable: The target cluster (central) does not answer. A retry may succeed.
@@ -95,10 +95,10 @@ def apply_positions(
 ) -> None:
     """Update mirror positions in place with records of MirrorMaker 2's offsets topic.
 
-    Records that MirrorMaker 2 did not write are skipped, and a warning is logged.
+    Records that were not written by MirrorMaker 2 are skipped, and a warning is logged.
 
     Args:
-        positions: For each topic-partition of the source cluster, the next offset to copy.
+        positions: Maps each topic-partition of the source cluster to the next offset to copy.
         records: Key and value of each record, in topic order. A tombstone removes its partition.
         edge_alias: MirrorMaker 2's alias of the source cluster. Records of other clusters are
             ignored.
@@ -111,10 +111,10 @@ def apply_positions(
 
 
 def position_keys(records: Iterable[KeyValue], edge_alias: str) -> dict[Partition, bytes]:
-    """Return the keys of MirrorMaker 2's offset records by source partition.
+    """Return the record key that MirrorMaker 2's offsets topic uses for each source partition.
 
-    To reset the position of a partition, write a tombstone with its key. Records that MirrorMaker 2
-    did not write are skipped.
+    To reset the position of a partition, write a tombstone with its key. Records that were not
+    written by MirrorMaker 2 are skipped.
 
     Args:
         records: Key and value of each record of the offsets topic (`positions_topic`), in topic
@@ -191,13 +191,13 @@ def _partition(key: bytes, edge_alias: str) -> Partition | None:
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class PartitionBehind:
-    """A topic-partition in which the mirror has not yet reached a required offset.
+    """A topic-partition where the mirror has not yet reached a required offset.
 
     Attributes:
         partition: The partition on the source cluster (edge).
-        cut: Offset (exclusive) up to which the mirror must copy.
-        position: Offset of the next record that the mirror will copy; None if nothing was copied
-            yet.
+        cut: The required offset: the mirror must copy all records below it.
+        position: Offset of the next record that the mirror will copy; None if nothing has been
+            copied yet.
     """
 
     partition: Partition
@@ -218,18 +218,18 @@ def partitions_behind(
     starts: Mapping[Partition, int],
     positions: Mapping[Partition, int],
 ) -> list[PartitionBehind]:
-    """Return the topic-partitions in which the mirror has not yet reached a required offset.
+    """Return the topic-partitions where the mirror has not yet reached a required offset.
 
-    A partition is complete if the mirror's position is at or past the required offset. It is also
-    complete if all records below the required offset have been deleted from the edge. An empty
-    result proves that all records were copied only if `find_gaps` and `recreated_topics` also
-    return nothing. Edge producers must not use transactions, because the mirror never reaches an
-    offset that follows a commit marker.
+    A partition is complete if the mirror's position is at or past the required offset, or if all
+    records below this offset have been deleted from the edge. An empty result proves that all
+    records were copied only if `find_gaps` and `recreated_topics` also return nothing. Edge
+    producers must not use transactions, because the mirror never reaches an offset that follows a
+    commit marker.
 
     Args:
-        cut: For each partition, the edge offset that the mirror must reach.
-        starts: Log start offset of each partition on the edge cluster.
-        positions: For each partition, the next offset that the mirror will copy.
+        cut: Maps each partition to the edge offset that the mirror must reach.
+        starts: Maps each partition to its log start offset on the edge cluster.
+        positions: Maps each partition to the next offset that the mirror will copy.
 
     Returns:
         The incomplete partitions, sorted. Empty if all partitions are complete.
@@ -248,8 +248,8 @@ class MirrorGap:
     Attributes:
         partition: The topic-partition on the source cluster (edge).
         first: First offset that may be missing on the target cluster.
-        end: Offset after the last one that may be missing.
-        reason: Why the loss cannot be ruled out, for error messages.
+        end: End of the range (exclusive).
+        reason: Reason why records may be missing, for error messages.
     """
 
     partition: Partition
@@ -267,15 +267,16 @@ class MirrorGap:
 def find_gaps(
     previous_positions: Mapping[Partition, int], starts: Mapping[Partition, int]
 ) -> list[MirrorGap]:
-    """Return the offsets that retention may have deleted at the edge before the mirror copied them.
+    """Find offset ranges that retention may have deleted before the mirror copied them.
 
-    All records below a previous position were copied. If the log start has passed this position
-    since then, it is unknown whether the mirror copied the deleted records in time. If a partition
-    has no previous position, all its deleted records may be missing.
+    All records below a previous position were copied. If the log start offset has since passed this
+    position, the mirror may not have copied the deleted records in time. If a partition has no
+    previous position, all its deleted records may be missing.
 
     Args:
-        previous_positions: For each topic-partition, the mirror's position at the previous check.
-        starts: For each topic-partition, the current log start offset on the edge cluster.
+        previous_positions: Maps each topic-partition to the mirror's position at the previous
+            check.
+        starts: Maps each topic-partition to its current log start offset on the edge cluster.
 
     Returns:
         One gap for each affected partition, sorted. Empty if nothing can be missing.
@@ -300,8 +301,8 @@ def recreated_topics(previous_ids: Mapping[str, str], ids: Mapping[str, str]) ->
     an operator resets the positions.
 
     Args:
-        previous_ids: Topic ids by topic name, at the previous check.
-        ids: Current topic ids by topic name.
+        previous_ids: Maps each topic name to its topic id at the previous check.
+        ids: Maps each topic name to its current topic id.
 
     Returns:
         Topic names, sorted. Empty if all topics are unchanged.
@@ -318,8 +319,9 @@ def partitions_ahead(
     MirrorMaker 2 then copies nothing until the log grows past the position, and reports no error.
 
     Args:
-        ends: For each partition, the log end offset on the edge cluster, read after `positions`.
-        positions: For each partition, the next offset that the mirror will copy.
+        ends: Maps each partition to its log end offset on the edge cluster, read after
+            `positions`.
+        positions: Maps each partition to the next offset that the mirror will copy.
 
     Returns:
         The partitions, sorted. Empty if no position is past the end of its log.
@@ -331,8 +333,8 @@ class MirrorLeader(NamedTuple):
     """The worker that leads the Kafka Connect group of a mirror.
 
     Attributes:
-        member: Its member id in the group, which changes at each start. Empty if there is no
-            leader.
+        member: Its member id in the group, which changes when the worker restarts. Empty if there
+            is no leader.
         address: Host and port of its REST server. Empty if there is no leader.
     """
 
@@ -347,8 +349,8 @@ class MirrorWorkers(NamedTuple):
     """The MirrorMaker 2 workers that currently share the tasks of a mirror.
 
     Attributes:
-        hosts: The host of each worker, as the target cluster sees it, sorted.
-        leader: The leading worker; `NO_LEADER` if there is none or it is unknown.
+        hosts: The client host of each worker as reported by the target cluster, sorted.
+        leader: The leader of the workers; `NO_LEADER` if there is none or it is unknown.
     """
 
     hosts: tuple[str, ...] = ()
@@ -358,9 +360,9 @@ class MirrorWorkers(NamedTuple):
     def is_split(self) -> bool:
         """Return whether the workers cannot reach their leader because of a wrong REST address.
 
-        This is the case if workers run on several hosts and the leader's REST address is a loopback
-        address. Each worker then sends requests for the leader to its own host. The operator must
-        correct the setting `mirror.rest_host`.
+        The result is True if workers run on several hosts and the leader's REST address is a
+        loopback address. Each worker then sends requests for the leader to its own host. To resolve
+        the problem, correct the setting `mirror.rest_host`.
         """
         return (
             len(set(self.hosts)) > 1
@@ -412,7 +414,7 @@ def parse_leader(assignment: bytes | None) -> MirrorLeader:
 
     Args:
         assignment: Assignment in Kafka Connect's embedded protocol: version, error code, member id
-            and URL of the leader, then data that is ignored. None or empty if there is no
+            and URL of the leader. The remaining bytes are ignored. None or empty if there is no
             assignment.
 
     Returns:

@@ -43,8 +43,8 @@ class PackedRecords:
         keys: The bytes of all keys.
         value_ends: int32 values in native byte order: 0, then the end of each value in `values`.
         values: The bytes of all values.
-        nulls: One byte for each record: the sum of `NO_KEY` and `NO_VALUE` where they apply. Empty
-            if all records have a key and a value.
+        nulls: One byte for each record: `NO_KEY` if it has no key, plus `NO_VALUE` if it has no
+            value. Empty if all records have a key and a value.
     """
 
     offsets: Sequence[int] = ()
@@ -58,9 +58,9 @@ class PackedRecords:
         return len(self.offsets)
 
     def first(self, count: int) -> PackedRecords:
-        """Return the first records as a new object.
+        """Return a new object with the first records of this one.
 
-        The bytes of keys and values are shared with this object, not copied.
+        The new object shares the bytes of keys and values with this object.
 
         Args:
             count: Number of records, at most the number in this object.
@@ -85,10 +85,10 @@ class PackedReader(PartitionsReader[PackedRecords]):
         module: The compiled module, which must support this librdkafka (`supports_native_client`).
         cluster: The cluster.
         name: Name of the cluster in error messages, such as `edge`.
-        batch: Maximum number of records that are fetched at once.
-        stall_s: Seconds without any record after which a read fails.
+        batch: Maximum number of records per fetch.
+        stall_s: A read fails after this number of seconds without a record.
         queue_kb: Size limit of librdkafka's fetch queue, in KiB.
-        overrides: Further librdkafka settings. Their names have `_` in place of `.`.
+        overrides: Additional librdkafka settings. Their names have `_` in place of `.`.
     """
 
     def __init__(

@@ -58,9 +58,9 @@ RecordsT = TypeVar("RecordsT")  # records of one partition, in offset order
 
 
 class PartitionError(Unavailable):
-    """A topic-partition that currently cannot be read, while others may still be readable.
+    """A topic-partition cannot be read at the moment; other partitions may be readable.
 
-    It can be pickled, for example to pass it from a Spark task to the driver.
+    The exception can be pickled, for example to pass it from a Spark task to the driver.
 
     Attributes:
         message: Description of the error for users.
@@ -81,14 +81,14 @@ class PartitionError(Unavailable):
 class OffsetOutOfRange(PartitionError):
     """A broker rejected a fetch because the partition's log does not contain the offset.
 
-    The records were usually deleted by retention, or the topic was recreated.
+    The usual causes are that retention deleted the records or that the topic was recreated.
     """
 
 
 class LogTruncated(PartitionError):
     """A partition's log lost records before the next offset to read (KIP-320).
 
-    Other records may have been written at the lost offsets since then.
+    Since then, other records may have been written at the same offsets.
     """
 
 
@@ -100,7 +100,7 @@ class DamagedBatch(PartitionError):
 
 
 class StartOffset(NamedTuple):
-    """The offset at which to start reading a partition, with the epoch of the previous record.
+    """The start position for reading a partition, with the epoch of the previous record.
 
     Attributes:
         offset: Next offset to read.
@@ -120,7 +120,7 @@ class RecordRun(Generic[RecordsT]):
         partition: The partition.
         records: The records, all below `next_offset`. Empty if the reader only skipped offsets
             without committed records.
-        next_offset: Offset at which reading of the partition continues.
+        next_offset: Next offset to read from the partition.
         epoch: Leader epoch of all records; None if unknown.
         epoch_next: Offset after the last record; None if there are no records.
     """
@@ -133,13 +133,13 @@ class RecordRun(Generic[RecordsT]):
 
 
 class PartitionEvent(NamedTuple):
-    """An event that a Kafka client returns instead of a record: a partition's end, or an error.
+    """An event that a Kafka client returns instead of a record: end of partition, or an error.
 
     Attributes:
-        error: The Kafka error. The code `_PARTITION_EOF` stands for the end of a partition.
+        error: The Kafka error. The code `_PARTITION_EOF` marks the end of a partition.
         partition: The topic-partition. If the event concerns the whole client, its topic is "" and
             its number is -1.
-        offset: The offset at which the event occurred.
+        offset: The offset of the event in the partition.
     """
 
     error: KafkaError
@@ -148,16 +148,16 @@ class PartitionEvent(NamedTuple):
 
 
 def reader_settings(queue_kb: int) -> dict[str, Any]:
-    """Return the librdkafka settings of a consumer that reads without a group.
+    """Return the librdkafka settings for a consumer that reads without a consumer group.
 
-    The consumer does not commit offsets, reads committed records only, reports the end of each
-    partition, and reports an error instead of resetting an invalid offset.
+    The consumer does not commit offsets and reads only committed records. It reports the end of
+    each partition. If an offset is invalid, it reports an error instead of resetting the offset.
 
     Args:
         queue_kb: Size limit of librdkafka's fetch queue, in KiB.
 
     Returns:
-        Settings by librdkafka's names, with `_` in place of `.`.
+        A dict of librdkafka settings. Their names have `_` in place of `.`.
     """
     return {
         "group_id": "hourmark-read-only",
@@ -176,13 +176,13 @@ def reader_settings(queue_kb: int) -> dict[str, Any]:
 class PartitionsReader(abc.ABC, Generic[RecordsT]):
     """Base class of Kafka consumers that read offset ranges of partitions without a consumer group.
 
-    Only one `read` may run at a time. Not thread-safe. A subclass adapts one client library and
-    must raise the library's errors as `KafkaException`.
+    Each subclass adapts one client library, and must raise the library's errors as
+    `KafkaException`. Only one `read` may run at a time. Not thread-safe.
 
     Args:
         name: Name of the cluster in error messages, such as `edge`.
-        batch: Maximum number of records that are fetched at once.
-        stall_s: Seconds without any record after which a read fails.
+        batch: Maximum number of records per fetch.
+        stall_s: A read fails after this number of seconds without a record.
     """
 
     def __init__(self, name: str, *, batch: int, stall_s: float) -> None:
@@ -203,18 +203,18 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
     ) -> Generator[list[RecordRun[RecordsT]], None, None]:
         """Yield all committed records in the given offset ranges as they arrive.
 
-        Records of one partition come in offset order. Records of different partitions are
+        Records of one partition are returned in offset order. Records of different partitions are
         interleaved.
 
         Args:
-            spans: For each partition, the start offset (inclusive) and end offset (exclusive) to
-                read.
-            starts: For partitions that were read before, the offset after the last record that was
-                read, with the leader epoch of that record. Reading begins there to detect
+            spans: Maps each partition to the offset range to read: start (inclusive) and end
+                (exclusive).
+            starts: Maps partitions that were read before to the offset after the last record that
+                was read, and the leader epoch of that record. Reading starts there to detect
                 truncation: a committed record between this offset and the start of the range means
                 that the log was truncated. Partitions with an empty range are checked too.
             on_error: Called with the error of a partition that cannot be read. The other partitions
-                are still read to their ends. If None, the error is raised instead.
+                are still read to their ends. If None, the error is raised.
 
         Yields:
             Non-empty lists of runs (consecutive records of one partition).
@@ -222,7 +222,7 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
         Raises:
             OffsetOutOfRange: The log of a partition does not contain the next offset to read.
             LogTruncated: The log lost records before the next offset to read.
-            DamagedBatch: A record batch is damaged in the broker's log.
+            DamagedBatch: A record batch is corrupt in the broker's log.
             PartitionError: Access to a topic was refused, a topic is unknown, or nothing arrived
                 for `stall_s` seconds.
             Unavailable: The cluster failed with an error that a retry does not resolve.
@@ -262,9 +262,9 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
                 self._assign({})
 
     def leave(self, partitions: Iterable[Partition]) -> None:
-        """Stop reading partitions of the running `read` before the ends of their offset ranges.
+        """Stop reading some partitions of the running `read` early.
 
-        No further records of these partitions are returned. Partitions that are not being read are
+        No more records of these partitions are returned. Partitions that are not being read are
         ignored.
 
         Args:
@@ -275,7 +275,7 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
             self._unassign(left)
 
     def close(self) -> None:
-        """Close the Kafka consumer, waiting at most 30 s. Can be called more than once."""
+        """Close the Kafka consumer, and wait at most 30 s. Further calls have no effect."""
         if not self._closed:
             self._closed = True
             close_within(self._close_client, f"a reader of the {self._name} cluster")
@@ -288,7 +288,7 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
         """Assign topic-partitions to the consumer, replacing its previous assignment.
 
         Args:
-            places: The start offset of each partition to read. Empty to stop reading.
+            places: Maps each partition to its start offset. Empty to stop reading.
         """
 
     @abc.abstractmethod
@@ -298,25 +298,25 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
     def _poll(
         self, count: int, wait_s: float
     ) -> tuple[list[tuple[Partition, int | None, RecordsT]], list[PartitionEvent]]:
-        """Fetch records and events, in the order in which they arrived.
+        """Fetch records and events in arrival order.
 
         Args:
             count: Maximum number of records and events.
             wait_s: Maximum time to wait for them, in seconds.
 
         Returns:
-            Non-empty record lists, each with its partition and leader epoch, and the events.
-            Adjacent records with equal partition and epoch and ascending offsets form one list.
-            Both lists are empty if nothing arrived in time.
+            A list of non-empty record batches, each with its partition and leader epoch, and a list
+            of events. Adjacent records with the same partition and epoch and ascending offsets form
+            one batch. Both lists are empty if nothing arrived in time.
         """
 
     @abc.abstractmethod
     def _records_below(self, records: RecordsT, end: int) -> tuple[RecordsT, int, int]:
-        """Select the records that are below an offset.
+        """Select the records below an offset.
 
         Args:
             records: At least one record, in offset order.
-            end: Offset after the last record to select.
+            end: End offset (exclusive).
 
         Returns:
             The selected records, which may be empty, and the first and last offset of all
@@ -343,10 +343,10 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
         """
 
     def _next_runs(self, count: int) -> Iterator[RecordRun[RecordsT]]:
-        """Fetch once, and yield the records that arrived for partitions that are being read.
+        """Fetch once, and yield the records of partitions that are being read.
 
         If a partition has an error, only records before the offset of the error are yielded,
-        because a client may skip a batch that it cannot read and continue after it.
+        because a client may skip an unreadable batch and continue after it.
 
         Args:
             count: Maximum number of records and events to fetch.

@@ -20,14 +20,14 @@ _READ_S: Final = 5.0
 def recent_reports(edge: KafkaCluster) -> dict[str, HostReport]:
     """Read the latest host report of each host from the Kafka topic `hourmark.hosts`.
 
-    Tailers and delivery services send host reports, which state up to which time a host has sent
-    all its data. Only the last 5,000 records of each partition are read.
+    Tailers and delivery services send host reports regularly to report their progress. Only the
+    last 5,000 records of each partition are read.
 
     Args:
         edge: The edge cluster.
 
     Returns:
-        Reports by host id. Empty if the topic does not exist.
+        A dict that maps each host id to its latest report. Empty if the topic does not exist.
 
     Raises:
         Unavailable: The cluster does not answer, or a record is not a host report.

@@ -32,7 +32,7 @@ def events_topic(event_type: str) -> str:
 
 
 def central_topic(topic: str, edge_alias: str | None) -> str:
-    """Return the name under which an edge topic is available on the central cluster.
+    """Return the name that a topic of the edge cluster has on the central cluster.
 
     Args:
         topic: The topic's name on the edge cluster.
@@ -45,7 +45,7 @@ def central_topic(topic: str, edge_alias: str | None) -> str:
 
 
 def edge_topic(central: str, edge_alias: str | None) -> str:
-    """Return the name on the edge cluster of a topic of the central cluster.
+    """Return the name that a topic of the central cluster has on the edge cluster.
 
     Args:
         central: The topic's name on the central cluster.
@@ -55,7 +55,7 @@ def edge_topic(central: str, edge_alias: str | None) -> str:
         The name without the prefix `<alias>.`; the same name if there is no mirror.
 
     Raises:
-        ValueError: The name does not have the prefix, so the topic was not mirrored from this edge.
+        ValueError: The name lacks the prefix: the topic was not mirrored from this edge cluster.
     """
     if edge_alias is None:
         return central
@@ -65,7 +65,7 @@ def edge_topic(central: str, edge_alias: str | None) -> str:
 
 
 def event_type_of_topic(edge_name: str) -> str | None:
-    """Return the event type whose events a Kafka topic contains.
+    """Return the event type of a Kafka topic.
 
     Args:
         edge_name: The topic's name on the edge cluster, such as `events.click`.

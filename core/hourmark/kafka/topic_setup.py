@@ -27,7 +27,7 @@ class TopicSpec:
     Attributes:
         name: The topic's name.
         partitions: Minimum number of partitions. A new topic gets exactly this number.
-        settings: Topic settings by Kafka's names.
+        settings: Maps Kafka's setting names to values.
     """
 
     name: str
@@ -36,7 +36,7 @@ class TopicSpec:
 
 
 def ensure_topics(cluster: Cluster, wanted: Sequence[TopicSpec]) -> list[str]:
-    """Create the topics that do not exist, and check the settings of existing ones.
+    """Create missing topics, and check the settings of existing ones.
 
     Existing topics are not changed.
 
@@ -141,7 +141,7 @@ def alter_topic(cluster: Cluster, topic: str, settings: Mapping[str, str]) -> No
     Args:
         cluster: The cluster.
         topic: Name of an existing topic.
-        settings: New values by Kafka's setting names, such as `retention.ms`.
+        settings: Maps Kafka's setting names, such as `retention.ms`, to new values.
 
     Raises:
         Unavailable: The cluster rejected the change or did not answer.

@@ -20,9 +20,9 @@ RUNBOOKS: Final = "docs/runbooks"
 class AlarmName(StrEnum):
     """The kinds of alarms. An alarm is a condition that requires action by an operator.
 
-    The value is the name of the alarm, such as `no-traffic`, and also the file name of its runbook
-    page in `docs/runbooks`. Names that begin with `mirror-` concern the copying of topics from the
-    edge cluster to the central cluster by MirrorMaker 2.
+    Each value is the name of the alarm, such as `no-traffic`. Its runbook in `docs/runbooks` has
+    the same name. Names that begin with `mirror-` concern MirrorMaker 2, which copies topics from
+    the edge cluster to the central cluster.
     """
 
     RETENTION_NEAR = "mirror-retention-near"
@@ -82,9 +82,9 @@ class Alarm:
 
     Attributes:
         name: The kind of alarm.
-        subject: The object concerned, such as a topic or a partition. There is at most one alarm
-            for each name and subject.
-        seen: Text that states what was observed.
+        subject: The affected object, such as a topic or a partition. There is at most one alarm for
+            each combination of name and subject.
+        seen: Description of what was observed.
         topic: Name of the affected topic on the edge cluster; empty if no topic is affected.
     """
 
@@ -95,7 +95,7 @@ class Alarm:
 
     @property
     def to_do(self) -> str:
-        """Return what the operator must do to resolve the alarm, as text for a message."""
+        """Return a description of what the operator must do to resolve the alarm."""
         return _TO_DO[self.name]
 
     @property
@@ -108,10 +108,11 @@ class Alarm:
         return f"{RUNBOOKS}/{self.name}.md"
 
     def as_object(self) -> dict[str, str]:
-        """Return the alarm as a dict that can be serialized as JSON.
+        """Return the alarm as a JSON-serializable dict.
 
         Returns:
-            Strings with the keys `name`, `subject`, `seen`, `to_do` and `runbook`.
+            A dict with the keys `name`, `subject`, `seen`, `to_do` and `runbook`. All values are
+            strings.
         """
         return {
             "name": self.name,
@@ -129,23 +130,23 @@ _LOG = logging.getLogger(__name__)
 
 
 class AlarmLog:
-    """A log of alarms that reports each alarm once when it is raised and once when it is resolved.
+    """Logs each alarm once when it is raised and once when it is resolved.
 
     Attributes:
-        alarms: The alarms that are currently raised.
+        alarms: The alarms that are currently active.
     """
 
     def __init__(self) -> None:
         self.alarms: list[Alarm] = []
 
     def update(self, alarms: Sequence[Alarm]) -> None:
-        """Replace the set of raised alarms, and log the difference.
+        """Replace the set of active alarms, and log the difference.
 
-        An alarm with a new name and subject is logged as an error. An alarm that is no longer
-        raised is logged as a warning. Repeated alarms are not logged again.
+        A new alarm is logged as an error, and a resolved alarm as a warning. An alarm that was
+        active before, with the same name and subject, is not logged again.
 
         Args:
-            alarms: All alarms that are currently raised; empty if there are none.
+            alarms: All alarms that are currently active; may be empty.
         """
         now, before = ({(a.name, a.subject): a for a in some} for some in (alarms, self.alarms))
         for key, alarm in now.items():

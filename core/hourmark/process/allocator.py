@@ -20,10 +20,10 @@ _SPARE_BYTES: Final = 8 * 1024 * 1024
 
 
 def use_one_arena() -> bool:
-    """Make all threads of the process allocate memory from one glibc arena (M_ARENA_MAX).
+    """Make all threads of the process allocate memory from one glibc arena (`M_ARENA_MAX`).
 
-    Call it before any thread is started. It reduces memory use and increases contention between
-    threads.
+    This reduces memory use, but increases contention between threads. Call the function before any
+    thread is started.
 
     Returns:
         True if the option was set. False if the C library does not support it.
@@ -34,9 +34,9 @@ def use_one_arena() -> bool:
 def release_large_blocks() -> bool:
     """Make the allocator return freed blocks of 2 MiB and more to the operating system.
 
-    By default, glibc does so only until the first such block is freed. It then allocates blocks of
-    this size from the heap, where small blocks between them keep their memory resident. In return,
-    each large block costs page faults when it is allocated.
+    By default, glibc does so only until the first such block is freed. It then allocates large
+    blocks from the heap, where neighboring small blocks keep freed memory resident. The drawback is
+    that each allocation of a large block causes page faults.
 
     Returns:
         True if the options were set. False if the C library does not support them.
@@ -52,8 +52,8 @@ def _set(option: int, value: int) -> bool:
 def trim_heap() -> None:
     """Return free pages of the heap to the operating system (`malloc_trim`).
 
-    Call it after startup, which leaves a few MiB of free memory. It has no effect if the C library
-    does not support the function.
+    Call this function after startup, which leaves a few MiB of free memory. It has no effect if the
+    C library does not support `malloc_trim`.
     """
     if hasattr(library := ctypes.CDLL(None), "malloc_trim"):
         library.malloc_trim(ctypes.c_size_t(0))

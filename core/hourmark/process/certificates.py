@@ -21,7 +21,7 @@ def load_certificate(
         key: PEM file with the key; None if it is in the same file.
 
     Raises:
-        ConfigError: A file cannot be read, the files do not belong together, or the key has a
+        ConfigError: A file cannot be read, the key does not match the certificate, or the key has a
             passphrase.
     """
     try:
@@ -53,11 +53,11 @@ def load_ca_certificates(context: ssl.SSLContext, setting: str, file: Path) -> N
 class WatchedFiles:
     """A set of files that can be polled for changes, such as TLS certificates.
 
-    A file counts as changed if it appeared or disappeared, or if its modification time, inode or
-    size is different.
+    A file has changed if it was created or removed, or if its modification time, inode or size is
+    different.
 
     Args:
-        files: Paths of the files. None is ignored.
+        files: Paths of the files. None values are ignored.
     """
 
     def __init__(self, files: Iterable[Path | None]) -> None:
@@ -65,10 +65,10 @@ class WatchedFiles:
         self._seen = self._look()
 
     def changed(self) -> bool:
-        """Check whether any of the files has changed since the previous call.
+        """Return whether any of the files has changed since the previous call.
 
-        The first call compares the files with their state at construction. A change is reported
-        only once. A file that cannot be accessed counts as missing.
+        The first call compares the files with their state at construction. A file that cannot be
+        accessed is treated as missing.
         """
         before, self._seen = self._seen, self._look()
         return before != self._seen

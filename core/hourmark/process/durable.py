@@ -41,9 +41,10 @@ def write_durably(path: Path, content: bytes, *, mode: int = 0o600) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the entries of a folder durable (fsync), after files were created or renamed in it.
+    """Make the entries of a folder durable with `fsync`.
 
-    The contents of the files are not synced.
+    Call this function after files were created or renamed in the folder. The contents of the files
+    are not synced.
 
     Args:
         folder: Path of the folder.

@@ -13,15 +13,16 @@ Result = TypeVar("Result")
 def call_all(functions: Mapping[str, Callable[[], Result]], seconds: float) -> dict[str, Result]:
     """Call functions in parallel threads, and return the results that are available in time.
 
-    A function that exceeds the time limit continues in a daemon thread. Functions should not raise:
-    the result of a function that does is omitted.
+    A function that exceeds the time limit continues in a daemon thread. Exceptions of functions are
+    not propagated.
 
     Args:
-        functions: Functions by name.
+        functions: Maps names to functions without arguments.
         seconds: Time limit for all functions together.
 
     Returns:
-        Results by name, in the order of `functions`. Functions without a result are omitted.
+        A dict that maps names to results, in the order of `functions`. Functions that raised an
+        exception or exceeded the time limit are omitted.
     """
     results: dict[str, Result] = {}
 

@@ -18,20 +18,19 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 def hold_reloads() -> None:
-    """Block the signal SIGHUP in the calling thread until `release_reloads` is called.
+    """Block SIGHUP in the calling thread until `release_reloads` is called.
 
-    Call it first in a program that reloads its configuration on SIGHUP, because a signal that
-    arrives before the handler is installed would end the process. Threads started afterwards
-    inherit the block.
+    Call this function first in a program that reloads its configuration on SIGHUP. Otherwise a
+    SIGHUP that arrives before the handler is installed would terminate the process. Threads that
+    are started afterwards inherit the signal mask.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
 
 
 def release_reloads() -> None:
-    """Unblock the signal SIGHUP in the calling thread.
+    """Unblock SIGHUP in the calling thread, and deliver a pending SIGHUP.
 
-    A SIGHUP that arrived while it was blocked is delivered now. Install a handler first, because
-    without one the signal ends the process.
+    Install a handler first. Without a handler, the signal terminates the process.
     """
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
 
@@ -39,14 +38,14 @@ def release_reloads() -> None:
 def stop_on_signals(stop: Callable[[int], object]) -> Callable[[], bool]:
     """Install handlers for SIGTERM and SIGINT that call a function in a new thread.
 
-    Call it from the main thread.
+    Call this function from the main thread.
 
     Args:
-        stop: Function that begins an orderly shutdown. It is called with the signal number, once
-            for each signal that arrives.
+        stop: Function that starts a clean shutdown. It is called once for each signal received,
+            with the signal number.
 
     Returns:
-        A function that returns whether a signal has arrived.
+        A function that returns whether a signal has been received.
     """
     came: list[int] = []
 

@@ -36,19 +36,19 @@ _DATUM_BEFORE_BLANKS: Final = Datum(SCHEMA_BEFORE_BLANKS)
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Promise:
-    """The number of events that one byte range contains for one event type and hour.
+    """An entry of an audit record: the event count of one byte range for one type and hour.
 
-    A delivery service writes such promises to Kafka, in the range's audit record, before it
-    acknowledges the range. The ETL compares them with the events that it has read to detect losses.
+    A delivery service writes the audit record of a byte range to Kafka before it acknowledges the
+    range. To detect losses, the ETL compares audit records with the events that it has read.
 
     Attributes:
         event_type: Name of the event type.
         hour_start_s: Unix seconds at the start of the hour.
         count: Number of distinct event ids.
-        sum: Sum of the last 8 bytes of the distinct ids, as integers, modulo 2^64.
-        checksum: Sum of the value hashes (`value_hash`) over the distinct pairs of event id and
-            hash, modulo 2^64. None in records of services before 0.4.0, and in records of parsers
-            that do not count blank lines.
+        sum: Sum of the last 8 bytes of each distinct id as an integer, modulo 2^64.
+        checksum: Sum of the value hashes (`value_hash`) of all distinct pairs of event id and hash,
+            modulo 2^64. None in records of services before 0.4.0, and in records of parsers that do
+            not count blank lines.
     """
 
     event_type: str
@@ -65,11 +65,11 @@ class Promise:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRecord:
-    """The number of events in one byte range or API batch, by event type and hour.
+    """The event counts of one byte range or API batch, by event type and hour.
 
-    A delivery service writes the audit record to Kafka after the events of the range, and
-    acknowledges the range afterwards. Before the ETL closes an hourly bucket, it compares the audit
-    records with the events that it has read.
+    A delivery service writes the audit record to Kafka after the events of the range, and then
+    acknowledges the range. Before the ETL closes an hourly bucket, it compares the audit records
+    with the events that it has read.
 
     Attributes:
         range_id: Id of the byte range or batch.
@@ -78,12 +78,12 @@ class AuditRecord:
         host_name: Name of the host; the client's name for a batch.
         file_id: Id of the file; the idempotency key for a batch.
         generation: Number of times that the file has been truncated; 0 for a batch.
-        start: Byte offset in the file at which the range begins; 0 for a batch.
-        end: Byte offset after the range; the number of lines for a batch.
+        start: Start offset of the range in the file, in bytes; 0 for a batch.
+        end: End offset of the range (exclusive); the number of lines for a batch.
         observed_at_ms: Time at which the tailer read the range, or the time of the batch, in Unix
             milliseconds on the service's clock.
-        rules: Id of the rules revision (numbered version of everything that parsing depends on)
-            under which the range is parsed.
+        rules: Id of the rules revision that the range is parsed with. A rules revision is a
+            numbered version of everything that parsing depends on.
         source: Name of the declared source; `api` for a batch.
         path: Path of the file; the event type for a batch.
         lines: Number of lines.
@@ -114,8 +114,8 @@ class AuditRecord:
     def encode(self, *, with_checksums: bool = True) -> bytes:
         """Return the audit record as an Avro datum without framing.
 
-        The datum has an older schema if the counts in `promised` have no checksums, or if blank
-        lines were not counted.
+        An older schema is used if the counts in `promised` have no checksums, or if blank lines
+        were not counted.
 
         Args:
             with_checksums: Whether to include the checksums of `promised`. Pass False if readers
@@ -143,7 +143,7 @@ class AuditRecord:
 
     @classmethod
     def decode(cls, datum: bytes) -> AuditRecord:
-        """Decode an audit record that this version or an older one has written.
+        """Decode an audit record that was written by this or an older version.
 
         Args:
             datum: The Avro datum without framing.
@@ -181,15 +181,14 @@ class AuditRecord:
 
 
 def promises(events: Iterable[tuple[str, int, EventId, int]]) -> tuple[Promise, ...]:
-    """Count the events of one byte range by event type and hour, with checksums.
+    """Count the events of one byte range by event type and hour, and compute checksums.
 
-    A delivery service writes the results to Kafka, as the field `promised` of the range's audit
-    record.
+    The result becomes the field `promised` of the range's audit record in Kafka.
 
     Args:
         events: Event type, start of the hour in Unix seconds, event id and value hash of each
             record. Records with the same event id count once. Records with the same event id and
-            hash count once in the checksum.
+            hash are included in the checksum once.
 
     Returns:
         One `Promise` for each type and hour, sorted. Empty if there are no records.
@@ -229,7 +228,7 @@ def sum_low64(ids: Iterable[EventId]) -> int:
     """Return an order-independent checksum of event ids.
 
     Args:
-        ids: The ids. The caller must remove duplicates if each id is to count once.
+        ids: The event ids. Duplicates are not removed.
 
     Returns:
         The sum of the last 8 bytes of each id as a big-endian integer, modulo 2^64. 0 if there are

@@ -26,13 +26,14 @@ _LINES: Final = re.compile(rb"^" + _FORM + rb"$", re.MULTILINE)
 
 
 class CriRecord(NamedTuple):
-    """One record of a container log, joined from the log lines that contain its parts.
+    """A record of a container log, joined from one or more log lines.
 
-    Container runtimes write log lines in the CRI format and split long output lines into parts.
+    Container runtimes write logs in the CRI format, and split long output lines over several log
+    lines.
 
     Attributes:
-        at: Byte position of the record's first log line in the parsed bytes.
-        time: Timestamp of the record's first log line, as written; empty if the line is not in CRI
+        at: Position of the record's first log line in the parsed bytes.
+        time: Timestamp of the record's first log line, not parsed; empty if the line is not in CRI
             format.
         stream: b"stdout" or b"stderr"; empty if the log line is not in CRI format.
         text: The joined text; the whole log line if it is not in CRI format.
@@ -52,7 +53,7 @@ def split_records(body: bytes) -> Iterator[tuple[int, CriRecord | None]]:
 
     Yields:
         For each log line, the position after it and the record that it completes. The record is
-        None if the line is only a part of a record. Records that are still incomplete at the end of
+        None if the line does not complete one. Records that are still incomplete at the end of
         `body` come last, with the text so far.
     """
     unended: dict[bytes, tuple[int, bytes, list[bytes]]] = {}
@@ -78,10 +79,10 @@ def split_records(body: bytes) -> Iterator[tuple[int, CriRecord | None]]:
 
 
 def last_clean_end(body: bytes) -> int:
-    """Return the last position at which a container log can be cut without splitting a record.
+    """Return the last position where a container log can be divided without splitting a record.
 
-    A record is incomplete after a log line tagged P, until a log line of the same stream is tagged
-    F.
+    A log line with the tag P is continued by the next line of the same stream. The tag F marks the
+    end of a record.
 
     Args:
         body: Whole log lines, each with its line feed.
@@ -97,10 +98,10 @@ def last_clean_end(body: bytes) -> int:
 
 
 def first_clean_end(body: bytes) -> int:
-    """Return the first position at which a container log can be cut without splitting a record.
+    """Return the first position where a container log can be divided without splitting a record.
 
-    A record is incomplete after a log line tagged P, until a log line of the same stream is tagged
-    F.
+    A log line with the tag P is continued by the next line of the same stream. The tag F marks the
+    end of a record.
 
     Args:
         body: Whole log lines, each with its line feed.
@@ -118,9 +119,10 @@ def first_clean_end(body: bytes) -> int:
 
 
 def first_full_end(body: bytes) -> int:
-    """Return the end of the first log line that completes a record of a container log.
+    """Return the position after the first log line that completes a record of a container log.
 
-    Such a line has the tag F. A record of the other stream may still be incomplete there.
+    Such a line has the tag F. A record of the other stream may still be incomplete at this
+    position.
 
     Args:
         body: Whole log lines, each with its line feed.

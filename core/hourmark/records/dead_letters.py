@@ -13,32 +13,33 @@ TYPE: Final = "dead-letters"
 
 
 class DeadLetterReason(enum.Enum):
-    """The reason why an input line could not become an event.
+    """The reason why an input line could not be converted to an event.
 
-    Such a line is stored as a dead letter, together with its reason. The values are part of stored
+    Such a line is stored as a dead letter, together with the reason. The values are part of stored
     data and never change.
 
     Attributes:
         UNKNOWN_TYPE: The line names an event type that is not declared for its source.
-        NOT_RFC5424: The source declares RFC 5424, and the line has another form.
-        NOT_SYSLOG: The source declares syslog, and the line has none of its forms.
-        NOT_CRI: The line is from a container log, and is not in CRI format.
+        NOT_RFC5424: The source declares RFC 5424, but the line is not in this format.
+        NOT_SYSLOG: The source declares syslog, but the line is in no known syslog format.
+        NOT_CRI: The line is from a container log, but is not in CRI format.
         NO_PATTERN: The line matches no event type of its source.
         BAD_JSON: The payload is not valid JSON.
         BAD_LOGFMT: The payload is not valid logfmt.
-        BAD_COLUMNS: The number of columns is not the declared one.
+        BAD_COLUMNS: The number of columns differs from the declared number.
         MISSING_FIELD: A required field is missing.
         UNKNOWN_FIELD: A key of the payload is not a field of the event type.
         WRONG_FIELD: The value of a field does not have the declared type.
         NO_TIMESTAMP: The line has no timestamp.
         BAD_TIMESTAMP: The timestamp is not valid.
-        FUTURE: The event time is too far after the time at which the line was read.
-        TOO_LATE: The event time is too far before the time at which the line was read.
+        FUTURE: The event time is too long after the line was read.
+        TOO_LATE: The event time is too long before the line was read.
         NOT_UTF8: The text is not valid UTF-8.
         EMPTY_LINE: The line is blank.
         LINE_TOO_LONG: The line exceeds the size limit. The dead letter contains one piece of it.
         EVENT_TOO_LARGE: The encoded event exceeds Kafka's message size limit.
-        UNKNOWN_SOURCE: The rules revision (version of the declared types) lacks the source.
+        UNKNOWN_SOURCE: The source is not declared in the rules revision (the version of the
+            declared types and sources).
     """
 
     UNKNOWN_TYPE = "unknown_type"  # MSGID names no type, or one that the source does not declare

@@ -36,10 +36,10 @@ _LOW_62: Final = (1 << 62) - 1
 
 
 class EventId(bytes):
-    """A 16-byte event id: a UUID of version 8 that sorts by event time.
+    """A 16-byte event id: a version 8 UUID that sorts by event time.
 
-    Compares and hashes as bytes; `str` gives the UUID's text form. Raises ValueError if the value
-    does not have 16 bytes.
+    Instances compare and hash like `bytes`. `str` returns the text form of the UUID. The
+    constructor raises `ValueError` if the value does not have 16 bytes.
     """
 
     __slots__ = ()
@@ -67,10 +67,10 @@ class EventId(bytes):
 
 
 class LineIds:
-    """Generator of event ids for the lines of one file.
+    """A generator of event ids for the lines of one file.
 
-    The same line at the same offset of the same file always gets the same id, so a line that is
-    sent twice produces no duplicate.
+    The same line with the same time at the same offset always gets the same id. A line that is sent
+    twice therefore produces no duplicate.
 
     Args:
         host_id: Id of the host: 32 hex digits.
@@ -107,9 +107,9 @@ class LineIds:
 
 
 def client_event_id(time_ms: int, event_type: str, client_id: str) -> EventId:
-    """Compute the id of an event that was sent to the HTTP API with an id of the client.
+    """Compute the id of an event that was sent to the HTTP API with a client-assigned id.
 
-    Equal type, time and client id give the same event id. The client's name is not included, so a
+    The result depends only on the arguments. It does not depend on the name of the client, so a
     retry under another client name produces no duplicate.
 
     Args:
@@ -124,9 +124,10 @@ def client_event_id(time_ms: int, event_type: str, client_id: str) -> EventId:
 
 
 def batch_event_id(time_ms: int, event_type: str, batch_key: str, index: int) -> EventId:
-    """Compute the id of an event that was sent to the HTTP API without an id of the client.
+    """Compute the id of an event that was sent to the HTTP API without a client-assigned id.
 
-    A batch that is sent again with the same idempotency key gets the same ids.
+    The result depends only on the arguments, so a retry of a batch with the same idempotency key
+    produces the same ids.
 
     Args:
         time_ms: Event time in Unix milliseconds.

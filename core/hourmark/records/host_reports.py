@@ -47,14 +47,14 @@ class SourceReport:
 
     Attributes:
         source: Name of the source.
-        caught_up_at_ms: Time up to which all lines of the source are acknowledged, in Unix
-            milliseconds on the delivery service's clock; None if unknown.
+        caught_up_at_ms: All lines that the source contained before this time are acknowledged. In
+            Unix milliseconds on the delivery service's clock; None if unknown.
         pending_bytes: Number of bytes that are not acknowledged yet.
-        lost_bytes: Number of bytes that were destroyed before they were read, for example in a file
-            that was deleted.
-        unknown_losses: Number of incidents in which an unknown number of bytes may have been lost.
-        unrepeatable: Whether the source receives data from senders that cannot send it again, such
-            as syslog senders.
+        lost_bytes: Number of bytes that were lost before they were read, for example because their
+            file was deleted.
+        unknown_losses: Number of incidents that may have caused a loss of unknown size.
+        unrepeatable: Whether the source receives data from senders that cannot resend it, such as
+            syslog senders.
     """
 
     __pydantic_config__: ClassVar = _AS_SENT
@@ -69,19 +69,19 @@ class SourceReport:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class HostReport:
-    """A report of a File Tailer or a delivery service on the progress of its sources.
+    """A progress report of a File Tailer or a delivery service.
 
-    A File Tailer reads log sources and sends their lines to a delivery service, which writes the
-    events to Kafka and acknowledges the lines.
+    A File Tailer reads log sources and sends their lines to a delivery service. The delivery
+    service writes the events to Kafka and acknowledges the lines.
 
     Attributes:
         host_id: Id of the host.
         host_name: Name of the host.
         kind: "tailer" or "service".
         incarnation: Id of the reporting process, new at each start.
-        sequence: Number of the report since the process started.
+        sequence: Sequence number of the report within the process.
         received_at_ms: Time of receipt, in Unix milliseconds on the service's clock.
-        goodbye: Whether this is the last report before an orderly shutdown.
+        goodbye: Whether this is the final report before a clean shutdown.
         sources: Progress of each source.
     """
 
@@ -118,13 +118,13 @@ class HostReport:
 
     @classmethod
     def decode(cls, datum: bytes) -> HostReport:
-        """Decode a host report that this version or an older one has written.
+        """Decode a host report that was written by this or an older version.
 
         Args:
             datum: The Avro datum without framing.
 
         Returns:
-            The report. Fields that the older version did not write have their defaults.
+            The report. Fields that the older version did not write have their default values.
 
         Raises:
             ValueError: The datum is not a host report.
@@ -147,11 +147,11 @@ class HostReport:
         return cls(received_at_ms=unix_ms(row.pop("received_at")), sources=tuple(sources), **row)
 
     def stamped(self, clock_ms: int) -> HostReport:
-        """Return a copy of the report with the time at which the service received it.
+        """Return a copy of the report with the time of receipt.
 
         Args:
-            clock_ms: Current time on the service's clock, in Unix milliseconds. A `caught_up_at_ms`
-                in the future is replaced with this time.
+            clock_ms: Current time on the service's clock, in Unix milliseconds. If
+                `caught_up_at_ms` of a source is later, it is replaced with this time.
         """
         sources = tuple(
             dataclasses.replace(

@@ -20,9 +20,10 @@ _LABEL = re.compile(r"(\d{4}-\d{2}-\d{2})T(\d{2})(?::(\d{2}))?")
 class Hour:
     """The time span of one bucket of events, in UTC.
 
-    The span is an hour; tests and demos may use shorter spans. An event belongs to the hour that
-    contains its event time. Hours sort by start. Raises ValueError if the start is not aligned to
-    the length, or the length does not divide an hour into whole minutes.
+    The span is one hour; tests and demos may use shorter spans. An event belongs to the hour that
+    contains its event time. Instances sort by start time. The constructor raises `ValueError` if
+    the start is not a multiple of the length, or if the length is not a whole number of minutes
+    that divides an hour.
 
     Attributes:
         start_s: Unix seconds at the start.
@@ -42,7 +43,7 @@ class Hour:
 
     @classmethod
     def containing(cls, time_ms: int, length_s: int = 3600) -> Hour:
-        """Return the hour, that is, the time span of a bucket, that contains a point in time.
+        """Return the hour (time span of a bucket) that contains a given time.
 
         Args:
             time_ms: The time in Unix milliseconds.
@@ -55,7 +56,7 @@ class Hour:
 
     @classmethod
     def parse(cls, label: str, length_s: int = 3600) -> Hour:
-        """Parse the text form of an hour, as written by `str`.
+        """Parse the string form of an hour, as returned by `str`.
 
         Args:
             label: Text such as `2026-11-21T05`, or `2026-11-21T05:07` for spans shorter than an
@@ -63,8 +64,8 @@ class Hour:
             length_s: Length of the hour in seconds.
 
         Raises:
-            ValueError: The text has another form, or the time is not the start of a span of this
-                length.
+            ValueError: The label does not have this form, or the time is not the start of a span of
+                this length.
         """
         match = _LABEL.fullmatch(label)
         if match is None:
@@ -87,11 +88,11 @@ class Hour:
         return self.end_s * 1000
 
     def next(self) -> Hour:
-        """Return the hour that follows this one without a gap. It has the same length."""
+        """Return the next hour, which starts at the end of this one and has the same length."""
         return Hour(self.end_s, self.length_s)
 
     def previous(self) -> Hour:
-        """Return the hour that precedes this one without a gap. It has the same length.
+        """Return the previous hour, which ends at the start of this one and has the same length.
 
         Raises:
             ValueError: The hour would start before 1970.
@@ -101,8 +102,8 @@ class Hour:
     def earliest_chain_start(self) -> Hour:
         """Return the earliest hour that is allowed for the first bucket of an event type.
 
-        Call it on the current hour. The first bucket may be at most 300 hours earlier, because a
-        bucket is closed for every hour since then, even if it has no events.
+        Call this method on the current hour. The limit is 300 hours earlier, because every hour
+        since the first bucket is closed, even if it has no events.
 
         Returns:
             The hour 300 spans earlier, but not before 1970.

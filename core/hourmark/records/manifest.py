@@ -29,9 +29,10 @@ _BLANK: Final = b"0" * 32  # replaces the digest while it is computed
 class Grade(enum.Enum):
     """The strength of the evidence that a closed bucket is complete.
 
-    `PROVED`: all events that delivery services recorded in audit records are present. `TIMED_OUT`:
-    the bucket was closed after a deadline. `FORCED`: an operator closed the bucket. For the last
-    two, the manifest lists the missing evidence.
+    Attributes:
+        PROVED: The bucket contains all events that delivery services counted in audit records.
+        TIMED_OUT: The bucket was closed after a deadline. Its manifest lists the missing evidence.
+        FORCED: An operator closed the bucket. Its manifest lists the missing evidence.
     """
 
     PROVED = "proved"  # all promises up to the cut are met
@@ -49,8 +50,8 @@ class BucketFile(FrozenModel):
         blake2b: BLAKE2b digest of the file (16 bytes) in hex.
         schema_id: Id of the writer schema in the registry.
         schema_fingerprint: Fingerprint of the writer schema.
-        origin_hour: For a file of late events, the hour of their event times. Null for other files,
-            and if the file contains events of several hours.
+        origin_hour: For a file of late events, the hour of their event times. Null if the file
+            contains events of several hours, and for other files.
     """
 
     name: str
@@ -65,7 +66,7 @@ class BucketFile(FrozenModel):
 class PreviousMarker(FrozenModel):
     """A reference to the `_SUCCESS` file (marker) of a type's previous bucket, with its digest.
 
-    The references form a chain. A bucket that is changed, added or removed later breaks the chain.
+    The references form a chain. If a bucket is later changed, added or removed, the chain breaks.
 
     Attributes:
         hour: Hour of the previous bucket.
@@ -87,7 +88,7 @@ class PreviousMarker(FrozenModel):
 
 
 class BucketOffset(FrozenModel):
-    """The Kafka offset in a topic-partition at which the events of the next bucket begin.
+    """The end offset of a bucket in a topic-partition.
 
     Each record below the offset is in this bucket or an earlier one, or was excluded from all
     buckets because it is not a valid event.
@@ -106,23 +107,23 @@ class BucketOffset(FrozenModel):
 
 
 class BucketEvidence(FrozenModel):
-    """The evidence that a bucket contains all events that delivery services recorded for it.
+    """The evidence that a bucket contains all events that delivery services counted for it.
 
-    For each byte range, delivery services write an audit record, which promises a number of events
-    by event type and hour. Closing a bucket compares these promises with the events.
+    For each byte range of input, a delivery service writes an audit record with the number of
+    events by event type and hour. Before a bucket is closed, its events are compared with the audit
+    records.
 
     Attributes:
-        method: How the events were compared with the promises. `sums`: by counts and sums of ids.
-            `join`: by the distinct ids of each byte range. `empty`: nothing was promised.
-        cut_at_ms: Time of the cut (the offsets up to which records count), in Unix milliseconds on
-            the closer's clock.
+        method: How events were compared with audit records. `sums`: by counts and sums of ids.
+            `join`: by the distinct ids of each byte range. `empty`: no events were expected.
+        cut_at_ms: Time at which the end offsets of the compared records were determined, in Unix
+            milliseconds on the clock of the closing process.
         audit_records: Number of audit records that were compared.
-        promised: Number of distinct ids that these audit records promise, for hours up to the
-            bucket's hour.
-        audit_next: For each partition of the audit topic on the central cluster, the offset
-            (exclusive) up to which audit records were read.
-        waived: Descriptions of the missing evidence despite which the bucket was closed. Empty if
-            nothing was missing.
+        promised: Number of distinct ids in these audit records, for hours up to the bucket's hour.
+        audit_next: Maps each partition of the audit topic on the central cluster to the next offset
+            to read. Earlier audit records were read.
+        waived: Descriptions of missing evidence. The bucket was closed without this evidence. Empty
+            if nothing was missing.
     """
 
     method: str
@@ -137,17 +138,16 @@ class HourTotals(FrozenModel):
     """The record counts of one origin hour in a bucket.
 
     The origin hour of an event is the hour of its event time. A bucket also contains late events of
-    earlier hours. For each byte range of input, a delivery service writes an audit record, which
-    promises a number of events for each event type and hour.
+    earlier hours. For each byte range of input, a delivery service writes an audit record with the
+    number of events by event type and hour. The bucket was compared with these audit records.
 
     Attributes:
         rows: Number of events of the hour that the ETL had read from Kafka for the bucket,
             including duplicates.
         events: Number of events of the hour in this bucket.
-        promised: Number of distinct event ids of the hour that are promised by the audit records
-            with which this bucket was compared.
-        unaudited: Number of events of the hour in this bucket that no audit record had promised at
-            the time of the comparison.
+        promised: Number of distinct event ids of the hour according to the audit records.
+        unaudited: Number of events of the hour in this bucket that were not yet counted in any
+            audit record.
     """
 
     rows: int
@@ -157,16 +157,16 @@ class HourTotals(FrozenModel):
 
 
 class SetAsideRecords(FrozenModel):
-    """A group of Kafka records in one partition that cannot be in any bucket, for the same reason.
+    """Kafka records of one partition that are excluded from all buckets for the same reason.
 
     Attributes:
         topic: Name of the topic.
         partition: Partition number.
-        reason: Why the records cannot be in a bucket, as text.
-        records: Number of records.
-        first_offset: Offset of the first of the records.
-        last_offset: Offset of the last of the records. Not all records between the two offsets need
-            belong to the group.
+        reason: Human-readable reason for the exclusion.
+        records: Number of excluded records.
+        first_offset: Offset of the first excluded record.
+        last_offset: Offset of the last excluded record. Records between the two offsets may be
+            valid.
     """
 
     topic: str
@@ -180,13 +180,13 @@ class SetAsideRecords(FrozenModel):
 class MissingRanges(FrozenModel):
     """The byte ranges of log files whose events may be missing from a bucket.
 
-    A byte range is the part of a file that a tailer sends in one request. A range is also listed if
-    buckets may contain two different versions of its events. The missing events may belong to this
-    bucket or to an earlier one of the type.
+    A byte range is the part of a file that a tailer sends in one request. The missing events may
+    belong to this bucket or to an earlier bucket of the type. A range is also listed if buckets may
+    contain two different versions of its events.
 
     Attributes:
-        ranges: Range ids in hex, as named in `BucketEvidence.waived`; empty if none is known.
-        more: Whether further byte ranges with unknown ids are affected.
+        ranges: Range ids in hex, as in `BucketEvidence.waived`; empty if none is known.
+        more: Whether other byte ranges, with unknown ids, are affected too.
     """
 
     ranges: list[str] = Field([])
@@ -208,11 +208,12 @@ _LATER: Final = (
 
 
 class Manifest(FrozenModel):
-    """The manifest of a closed bucket: its files, counts, grade and evidence.
+    """The manifest of a closed bucket: its files, its counts, and the evidence of completeness.
 
-    The origin hour of an event is the hour of its event time. A late event is in a bucket after its
-    origin hour. Delivery services write audit records, which promise a number of events for each
-    byte range of input. A marker is a bucket's `_SUCCESS` file, which contains the manifest.
+    The manifest is stored in the bucket's `_SUCCESS` file, which is called its marker. The origin
+    hour of an event is the hour of its event time. A late event is stored in a bucket after its
+    origin hour. For each byte range of input, a delivery service writes an audit record with the
+    number of events by type and hour.
 
     Attributes:
         format: Version of the format.
@@ -224,32 +225,31 @@ class Manifest(FrozenModel):
         evidence: The evidence for the grade.
         files: Files of the bucket.
         events: Number of records in all files.
-        late: Number of late records, by origin hour.
-        books: Record counts by origin hour, including the bucket's own hour.
+        late: Maps each origin hour to its number of late records.
+        books: Maps each origin hour, including the bucket's hour, to its record counts.
         duplicates_removed: Number of duplicate rows that were dropped.
-        unaudited: Number of records that no audit record has promised yet.
-        checked: Number of promised events whose values were verified by a checksum. Absent if none,
-            and before 0.4.0.
-        set_aside: Number of records read since the previous bucket that cannot be in any bucket.
-            Absent if none.
-        set_aside_records: Groups of such records, at most 50, those with the most records.
-        left_out: Number of rows that the ETL had read from Kafka but could not write, so that an
-            operator closed the bucket without them. Absent if none.
+        unaudited: Number of records that are not yet counted in any audit record.
+        checked: Number of events whose values were verified by the checksum of an audit record.
+            Absent if 0, and before 0.4.0.
+        set_aside: Number of records that were read since the previous bucket and are excluded from
+            all buckets, because they are not valid events. Absent if 0.
+        set_aside_records: The largest groups of such records, at most 50.
+        left_out: Number of rows that the ETL had read from Kafka but could not write. An operator
+            closed the bucket without them. Absent if 0.
         lacks: Byte ranges whose events may be missing. Absent if the grade is `proved`, and before
             0.4.0.
-        lost: By source, the number of bytes that were destroyed before they were read and that may
-            have belonged to this hour.
-        unknown: By source, the number of incidents in which an unknown number of further bytes may
-            have been destroyed.
-        unrepeatable: Sources that receive data from senders that cannot send it again. For these
+        lost: Maps each source to the number of bytes that were lost before they were read, and that
+            may have belonged to this hour.
+        unknown: Maps each source to the number of incidents that may have caused an additional loss
+            of unknown size.
+        unrepeatable: Sources that receive data from senders that cannot resend it. For these
             sources, the grade covers only data that reached a host's disk.
         id_sum: Sum of the last 8 bytes of all ids, modulo 2^64, in hex.
-        offsets: For each partition, the offset up to which records are in this bucket or an earlier
-            one.
+        offsets: The end offset of the bucket in each partition.
         ledger: UUID of the ledger (the database of the ETL).
         ledger_commit: Number of the last commit to the ledger before the bucket was published.
-        attempt: Id of the attempt to close the bucket that wrote its files.
-        closed_at_ms: Time of closing, in Unix milliseconds on the closer's clock.
+        attempt: Id of the closing attempt that wrote the files.
+        closed_at_ms: Closing time, in Unix milliseconds on the clock of the closing process.
         software: Version of the software that wrote the bucket, then ` blake2b=` and the hex digest
             (16 bytes) of this marker. The digest is computed with 32 zeros in its place.
     """
@@ -284,9 +284,9 @@ class Manifest(FrozenModel):
     software: str
 
     def with_own_digest(self) -> Manifest:
-        """Return a copy of the manifest that contains a digest of itself.
+        """Return a copy of the manifest with a digest of its content.
 
-        Call it once, after all other fields are set. The digest is appended to the field
+        Call this method once, after all other fields are set. The digest is appended to the field
         `software`, and `decode` verifies it.
         """
         blank = self.model_copy(update={"software": f"{self.software} blake2b={_BLANK.decode()}"})
@@ -306,14 +306,14 @@ class Manifest(FrozenModel):
 
     @classmethod
     def decode(cls, content: bytes) -> Manifest:
-        """Parse the content of a bucket's `_SUCCESS` file, and verify the digest that it contains.
+        """Parse the content of a bucket's `_SUCCESS` file, and verify its digest.
 
         Args:
-            content: The bytes of the file. Manifests of older versions have no digest.
+            content: The bytes of the file. Manifests before version 0.3.0 have no digest.
 
         Raises:
             ValueError: The content is not a manifest, or does not match its digest. In the second
-                case, the file was changed; restore it from a copy.
+                case, the file was changed after it was written; restore it from a copy.
         """
         try:
             decoded = cls.model_validate_json(content)

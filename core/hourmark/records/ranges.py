@@ -26,17 +26,20 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}", re.ASCII)  # as in eve
 
 
 def encode_range_fields(fields: Mapping[str, str]) -> str:
-    """Return the canonical JSON text of fields that are added to every event of a byte range.
+    """Serialize the constant fields of a byte range as canonical JSON.
+
+    These fields are added to every event of the range.
 
     Args:
         fields: Values by field name. A name has up to 100 letters, digits and underscores, and does
             not begin with a digit.
 
     Returns:
-        A JSON object sorted by name. Empty if there are no fields.
+        A JSON object sorted by name. An empty string if there are no fields.
 
     Raises:
-        ValueError: There are more than 32 fields or 4,000 bytes, or a name or value is invalid.
+        ValueError: There are more than 32 fields, the result is longer than 4,000 bytes, or a name
+            or value is invalid.
     """
     if len(fields) > FIELDS_MAX:
         raise ValueError(f"there are {len(fields)} fields, allowed are {FIELDS_MAX}")
@@ -62,16 +65,18 @@ def encode_range_fields(fields: Mapping[str, str]) -> str:
 
 
 def decode_range_fields(text: str) -> dict[str, str]:
-    """Parse the canonical JSON text of fields that are added to every event of a byte range.
+    """Parse the constant fields of a byte range from canonical JSON.
+
+    These fields are added to every event of the range.
 
     Args:
         text: The output of `encode_range_fields`.
 
     Returns:
-        Values by field name. Empty for an empty text.
+        Values by field name. Empty if `text` is empty.
 
     Raises:
-        ValueError: The text is not in canonical form, or has more than 4,000 bytes.
+        ValueError: The JSON is not in canonical form, or is longer than 4,000 bytes.
     """
     if len(text.encode()) > FIELDS_BYTES_MAX:
         raise ValueError(f"the fields of a range must have at most {FIELDS_BYTES_MAX} bytes")
@@ -106,7 +111,7 @@ class Part(enum.Enum):
     Attributes:
         LINES: Whole lines, each with its line feed, or whole multi-line records. Only the last line
             of a range with `ending` has no line feed.
-        CHUNK: A piece of a line or record that exceeds the size limit, but not its last piece.
+        CHUNK: A piece, but not the last one, of a line or record that exceeds the size limit.
         LAST_CHUNK: The last piece of such a line or record.
     """
 
@@ -119,8 +124,8 @@ class Part(enum.Enum):
 class RangeId(bytes):
     """An 8-byte id of a byte range or an API batch.
 
-    It is the BLAKE2b digest of every field that parsing depends on, and of the bytes. Raises
-    ValueError if the value does not have 8 bytes.
+    The id is a BLAKE2b digest of the bytes and of every field that parsing depends on. The
+    constructor raises `ValueError` if the value does not have 8 bytes.
     """
 
     __slots__ = ()
@@ -136,22 +141,23 @@ class RangeId(bytes):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ByteRange:
-    """A range of bytes of a file, with everything that its parsing depends on.
+    """A range of bytes in a file, with everything that its parsing depends on.
 
-    Raises ValueError, with the name of the field, if a field is invalid.
+    The constructor raises `ValueError` if a field is invalid. The message names the field.
 
     Attributes:
         host_id: 32 hex digits, created once for each installation.
         file_id: 32 hex digits; see the function `file_id`.
         generation: Number of times that the file has been truncated.
-        start: Byte offset of the first byte, counted from the file's last truncation.
-        end: Byte offset after the last byte.
-        observed_at_ms: Unix milliseconds on the service's clock, as last reported to the tailer.
-        rules: Id of the rules revision (numbered version of everything that parsing depends on)
-            under which the range is parsed.
+        start: Offset of the first byte, counted from the file's last truncation.
+        end: Offset after the last byte.
+        observed_at_ms: Time at which the tailer read the range, in Unix milliseconds on the
+            service's clock, as last reported to the tailer.
+        rules: Id of the rules revision that the range is parsed with. A rules revision is a
+            numbered version of everything that parsing depends on.
         zone: IANA time zone of timestamps without a zone.
         source: Name of a declared source.
-        path: Path at which the file was found.
+        path: Path of the file when it was found.
         host_name: Human-readable name of the host.
         part: Whether the bytes are whole lines, or one piece of a line that exceeds the size limit.
         record_start: RE2 pattern that matches the first line of each multi-line record; empty if
@@ -219,14 +225,14 @@ class ByteRange:
         A range without such fields has the same id and HTTP headers as in version 0.2.0.
 
         Returns:
-            Values by field name, in the order of `LATER_FIELDS`. Empty if none is set.
+            Values by field name, in the order of `LATER_FIELDS`. Empty if no field is set.
         """
         return {name: value for name in LATER_FIELDS if (value := getattr(self, name))}
 
     def range_id(self, body: bytes) -> RangeId:
         """Compute the id of this range from its fields and its bytes.
 
-        A range that is sent again unchanged has the same id.
+        A retry of the same range has the same id.
 
         Args:
             body: The range's bytes, uncompressed.
@@ -253,15 +259,15 @@ def batch_range_id(
 ) -> RangeId:
     """Compute the id of a batch of events sent to the HTTP API.
 
-    The id is a digest of all arguments, so a batch that is sent again unchanged has the same id.
+    The id is a digest of all arguments, so a retry of the same batch has the same id.
 
     Args:
         event_type: Name of the event type.
         batch_key: Idempotency key of the batch.
         client: The client's name.
         observed_at_ms: Time of the batch, in Unix milliseconds on the service's clock.
-        rules: Id of the rules revision (numbered version of everything that parsing depends on)
-            under which the batch is parsed.
+        rules: Id of the rules revision that the batch is parsed with. A rules revision is a
+            numbered version of everything that parsing depends on.
         body: The batch's bytes, uncompressed.
     """
     return _range_id(("batch", event_type, batch_key, client, str(observed_at_ms), rules), body)
@@ -270,7 +276,8 @@ def batch_range_id(
 def file_id(device: int, inode: int, birth_ns: int) -> str:
     """Compute the id of a file from the properties that identify it on its host.
 
-    Compute the id when the file is first found, and store it: a later file may have the same inode.
+    Compute the id when the file is first found, and store it, because a later file may reuse the
+    inode.
 
     Args:
         device: Device number of the file system.
@@ -285,10 +292,10 @@ def file_id(device: int, inode: int, birth_ns: int) -> str:
 
 
 def new_host_id() -> str:
-    """Generate a random id for a new installation on a host.
+    """Generate a random host id for a new installation.
 
     Returns:
-        32 hex digits, different at each call.
+        32 hex digits.
     """
     return uuid.uuid4().hex
 

@@ -31,13 +31,13 @@ _NO_LINES: Final = re.compile(
 
 
 class RecordStart:
-    r"""A compiled pattern that recognizes the first lines of multi-line records.
+    r"""A compiled pattern that detects the first lines of multi-line records.
 
-    Raises ValueError if the pattern is empty, too large, not valid RE2, or uses `\A`, `\z`, `\C` or
-    `(?-m)`.
+    The constructor raises `ValueError` if the pattern is empty, too large, not valid RE2, or uses
+    `\A`, `\z`, `\C` or `(?-m)`.
 
     Args:
-        pattern: RE2 pattern that is searched for in each line.
+        pattern: RE2 pattern. A line that contains a match begins a record.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -75,12 +75,12 @@ class RecordStart:
     def steps(self, body: bytes, at: int, end: int) -> Iterator[int | None]:
         """Yield the offset of each line that begins a record, with a pause after each block.
 
-        Use it instead of `starts` in code that must not block for long.
+        Use this method instead of `starts` in code that must not block for long.
 
         Args:
             body: Lines with their line feeds.
-            at: Offset in `body` at which to start, the beginning of a line.
-            end: Offset in `body` at which to stop, the beginning of a line or the end of `body`.
+            at: Start offset in `body`, at the beginning of a line.
+            end: End offset in `body` (exclusive), at the beginning of a line or the end of `body`.
 
         Yields:
             Offsets in ascending order, and None after each block of about 32 KiB, so that the
@@ -108,8 +108,8 @@ class RecordStart:
 
         Args:
             body: Lines with their line feeds.
-            at: Offset in `body` at which to start, the beginning of a line.
-            end: Offset in `body` at which to stop, the beginning of a line or the end of `body`.
+            at: Start offset in `body`, at the beginning of a line.
+            end: End offset in `body` (exclusive), at the beginning of a line or the end of `body`.
 
         Yields:
             Offsets in `body`, in ascending order.
@@ -119,15 +119,17 @@ class RecordStart:
 
 @functools.lru_cache(maxsize=64)
 def compile_record_start(pattern: str) -> RecordStart:
-    """Compile the pattern of a multi-line format. The last 64 results are cached.
+    """Compile the pattern that detects the first lines of multi-line records.
+
+    The 64 most recently used results are cached.
 
     Args:
         pattern: RE2 pattern that matches the first line of each record.
 
     Returns:
-        A recognizer of the first lines of records.
+        The compiled pattern.
 
     Raises:
-        ValueError: The pattern cannot be used; see `RecordStart`.
+        ValueError: The pattern is invalid or not supported; see `RecordStart`.
     """
     return RecordStart(pattern)

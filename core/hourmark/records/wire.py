@@ -78,13 +78,14 @@ _REPORT: Final = TypeAdapter(HostReport)
 def range_headers(byte_range: ByteRange) -> dict[str, str]:
     """Return the HTTP headers of `POST /v1/ranges` that describe a byte range.
 
-    Values are percent-encoded. Bytes that are not UTF-8, such as in file paths, are preserved.
+    Values are percent-encoded. Bytes that are not UTF-8, for example in file paths, are preserved.
 
     Args:
-        byte_range: The range. Its texts may contain surrogate escapes for bytes that are not UTF-8.
+        byte_range: The range. Its strings may contain surrogate escapes for bytes that are not
+            UTF-8.
 
     Returns:
-        Header values by header name.
+        A dict that maps header names to values.
     """
     headers = {
         header: _escape(str(getattr(byte_range, name))) for header, name in RANGE_HEADERS.items()
@@ -101,7 +102,7 @@ def parse_range_headers(headers: Mapping[str, str]) -> ByteRange:
     """Parse the HTTP headers of `POST /v1/ranges` that describe a byte range.
 
     Args:
-        headers: Header values by name, in a case-insensitive mapping. Headers that do not begin
+        headers: A case-insensitive mapping of header names to values. Headers that do not begin
             with `Hourmark-` are ignored.
 
     Returns:
@@ -171,11 +172,11 @@ class RangeResponse:
     """The body of a successful response to `POST /v1/ranges`.
 
     Attributes:
-        end: Byte offset after the range, which is the offset of the next byte to send.
+        end: Byte offset after the range: the offset of the next byte to send.
         events: Number of events in the range.
-        dead_letters: Number of dead letters (lines that could not become events).
-        blanks: Number of blank lines; 0 from a service that does not count them.
-        dead_letter_reasons: Number of dead letters by reason.
+        dead_letters: Number of dead letters (lines that could not be converted to events).
+        blanks: Number of blank lines; 0 if the service does not count them.
+        dead_letter_reasons: Maps each reason to its number of dead letters.
     """
 
     end: int
@@ -188,7 +189,8 @@ class RangeResponse:
 def report_to_json(report: HostReport, *, with_unknown_losses: bool = True) -> bytes:
     """Serialize a host report as the JSON body of `POST /v1/reports`.
 
-    Older services reject unknown fields, so fields added later are omitted if they are empty.
+    Fields that were added later are omitted if they are empty, because older services reject
+    unknown fields.
 
     Args:
         report: The report.

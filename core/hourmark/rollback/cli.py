@@ -20,7 +20,7 @@ from hourmark.rollback.version import VERSIONS
 
 @click.group()
 def rollback() -> None:
-    """Go back to an older version of Hourmark: commands that check whether this is possible."""
+    """Check whether Hourmark can be rolled back to an older version."""
 
 
 def _only(_: click.Context, __: click.Parameter, value: str | None) -> list[str]:
@@ -49,14 +49,14 @@ def _only(_: click.Context, __: click.Parameter, value: str | None) -> list[str]
 @json_option
 @config_file_option("path")
 def check(to: str, only: list[str], as_json: bool, path: Path | None) -> None:
-    """Check what this version wrote, and report what the older version would reject.
+    """Check the data of this version, and report what the older version would reject.
 
     Nothing is changed. Exits with 1 if there are obstacles or a component could not be checked.
 
-    The command checks the configuration, a tailer's checkpoint, the rules in force, the mirror's
-    state, the ledger and its markers, as far as this machine has or can reach them. Run it with the
-    newer version, on each machine, before the first component is rolled back. docs/upgrading.md
-    describes the whole procedure.
+    The command checks the configuration, the tailer's checkpoint, the published rules, the mirror's
+    state, the ledger and its markers, as far as they are on this machine or reachable from it. Run
+    it with the newer version, on each machine, before the first component is rolled back.
+    docs/upgrading.md describes the whole procedure.
 
     \b
     Examples:

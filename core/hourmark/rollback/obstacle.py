@@ -13,8 +13,8 @@ class Obstacle:
 
     Attributes:
         where: The file, Kafka topic or database table that the older version cannot use.
-        seen: Text that describes what this file, topic or table contains.
-        to_do: Text that states how to remove the obstacle, or that it cannot be removed.
+        seen: Description of the content that the older version cannot use.
+        to_do: How to remove the obstacle, or a statement that it cannot be removed.
     """
 
     where: str
@@ -28,5 +28,5 @@ class Obstacle:
 class NothingToCheck(HourmarkError):
     """A component has no data on this machine that a rollback check could examine.
 
-    The message names the places that were searched. The data may be on another machine.
+    The message lists the locations that were searched. The data may be on another machine.
     """

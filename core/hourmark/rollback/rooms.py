@@ -29,7 +29,7 @@ ObstacleFinder = Callable[[Config, OlderVersion], Iterable[Obstacle]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RollbackReport:
-    """The result of checking whether one component can return to an older version.
+    """The result of checking whether one component can be rolled back to an older version.
 
     The rollback is possible only if `obstacles` is empty and `not_asked` is None.
 
@@ -51,20 +51,20 @@ def find_obstacles(
     table: Mapping[str, str] = ROOMS,
     seconds: float = ANSWER_SECONDS,
 ) -> dict[str, RollbackReport]:
-    """Check in parallel whether components can return to an older version of Hourmark.
+    """Check in parallel whether components can be rolled back to an older version of Hourmark.
 
-    Nothing is changed. The function does not raise an error if the check of a component fails.
+    Nothing is changed. A failed check does not raise an exception.
 
     Args:
         config: The configuration.
-        older: The version to return to.
+        older: The version to roll back to.
         only: Names of the components to check; empty for all.
-        table: Check function of each component, as `module:function`.
-        seconds: Time limit for all checks.
+        table: Maps each component name to its check function, as `module:function`.
+        seconds: Time limit for all checks together.
 
     Returns:
-        Reports by component name, in the order of `table`. If a check fails or exceeds the time
-        limit, `not_asked` of its report contains the reason.
+        A dict that maps each component name to its report, in the order of `table`. If a check
+        fails or times out, `not_asked` of its report contains the reason.
     """
     kinds = {name: place for name, place in table.items() if not only or name in only}
     found = call_all(

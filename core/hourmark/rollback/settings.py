@@ -18,16 +18,16 @@ from hourmark.rules.revision import Rules
 def unknown_settings(
     name: str, values: Mapping[str, Any], older: OlderVersion
 ) -> Iterator[Obstacle]:
-    """Find settings that an older version does not know or interprets differently.
+    """Find settings that an older version rejects or interprets differently.
 
     Args:
         name: Origin of the settings for messages: the path of a file, or `the environment`.
         values: Settings as nested tables.
-        older: The version to return to.
+        older: The version to roll back to.
 
     Yields:
-        At most two obstacles: one for all unknown settings, and one for all settings with
-        references that the older version would take literally.
+        At most two obstacles: one for all unknown settings, and one for all references to files or
+        environment variables that the older version would not resolve.
     """
     leaves = list(_leaves(values))
     unknown = sorted({key for key, _ in leaves if is_unknown(key, older)})
@@ -66,9 +66,9 @@ def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def is_unknown(name: str, older: OlderVersion) -> bool:
-    """Return whether an older version of Hourmark does not know a setting.
+    """Return whether a setting does not exist in an older version of Hourmark.
 
-    Such a version refuses to start with a configuration that contains the setting.
+    The older version refuses to start with a configuration that contains the setting.
 
     Args:
         name: Dotted name of the setting, such as `service.workers`.
@@ -79,18 +79,18 @@ def is_unknown(name: str, older: OlderVersion) -> bool:
 
 
 def unusable_rules(revisions: Iterable[Rules], older: OlderVersion) -> Iterator[Obstacle]:
-    """Find the first rules revision that requires a parser which an older version lacks.
+    """Find the first rules revision whose parser is missing from an older version.
 
     A rules revision is one published version of everything that parsing depends on. Each byte range
-    names a revision. A service without the parser of this revision cannot process the range, even
-    if later revisions require an older parser.
+    refers to a revision. A service without the parser of this revision cannot process the range,
+    even if later revisions require an older parser.
 
     Args:
         revisions: All rules revisions, oldest first.
-        older: The version to return to.
+        older: The version to roll back to.
 
     Yields:
-        One obstacle; none if the older version has all parsers.
+        One obstacle. Nothing if the older version has all parsers.
     """
     if later := [rules for rules in revisions if rules.parser.parser not in older.parsers]:
         yield Obstacle(

@@ -16,22 +16,21 @@ from typing import Final
 class OlderVersion:
     """A released version of Hourmark, described by the data that it can and cannot read.
 
-    Rollback checks compare the present data with this description.
+    Rollback checks compare the existing data with this description.
 
     Attributes:
         name: Version number.
         ledger: Newest schema revision of the ledger (the database of the ETL) that the version
-            opens.
-        checkpoints: Formats of the tailer's checkpoint that the version reads.
-        parsers: Numbers of the parser versions that its delivery services have.
+            supports.
+        checkpoints: Formats of the tailer's checkpoint that the version supports.
+        parsers: Numbers of the parser versions that its delivery services contain.
         no_marker_fields: Fields of bucket markers (`_SUCCESS` files) that its readers reject.
         no_range_fields: Fields of byte ranges that its tailers cannot send.
-        no_settings: Settings with which the version refuses to start. `group.*` means a whole
-            group.
+        no_settings: Settings that prevent the version from starting. `group.*` means a whole group.
         references: Whether settings may refer to files and environment variables.
-        finds_the_rest: Whether its tailers read compressed log files, find the unread part of log
-            files that vanished from their paths, and send lines that a receiver, such as the syslog
-            receiver, stored.
+        finds_the_rest: Whether its tailers read compressed log files, find the unread parts of log
+            files that are no longer at their paths, and send lines that a receiver, such as the
+            syslog receiver, has stored.
         keeps_alarms: Whether its mirrors keep the alarms of an earlier run.
     """
 

@@ -16,17 +16,17 @@ RECORD_OVERHEAD: Final = 1024  # bytes of a record in Kafka's batch, rounded up 
 def check_change(
     latest: Rules | None, declared: Declarations, bucket_seconds: int, *, may_remove: bool
 ) -> None:
-    """Check that new declarations are a permitted change of the rules revision in force.
+    """Check that new declarations are a permitted change to the current rules revision.
 
     A rules revision is one numbered version of everything that parsing depends on. The bucket
     length must stay the same, because closed buckets never change. Types and sources may be removed
-    only with `may_remove`, because their lines then become dead letters (lines that are stored
-    without becoming events).
+    only with `may_remove`, because their lines then become dead letters (lines that are stored, but
+    not as events).
 
     Args:
-        latest: The revision in force; None if there is none, which permits every declaration.
+        latest: The current revision. None if there is none; every declaration is then permitted.
         declared: The new declarations.
-        bucket_seconds: Bucket length in the settings.
+        bucket_seconds: Configured bucket length.
         may_remove: Whether types and sources may be removed.
 
     Raises:
@@ -55,15 +55,15 @@ def check_change(
 def next_rules(
     book: RulesBook, declared: Declarations, schema_ids: Mapping[str, int], bucket_seconds: int
 ) -> Rules:
-    """Return the rules revision that results from new declarations.
+    """Create the rules revision that results from new declarations.
 
-    A rules revision is one numbered version of everything that parsing depends on. Nothing is
-    stored or published.
+    A rules revision is one numbered version of everything that parsing depends on. The new revision
+    is neither stored nor published.
 
     Args:
         book: All revisions so far.
         declared: The new declarations.
-        schema_ids: The registry's schema id of each declared type, by type name.
+        schema_ids: Maps the name of each declared type to its schema id in the registry.
         bucket_seconds: Length of a bucket.
 
     Returns:
@@ -90,8 +90,8 @@ def check_record_sizes(rules: Rules, bytes_max: int) -> None:
     """Check that each record of a rules revision is small enough for Kafka.
 
     A rules revision is one numbered version of everything that parsing depends on. Call this
-    function before a revision is stored. Otherwise it could be in force in the ledger (the database
-    of the ETL) but could never be published.
+    function before you store a revision in the ledger (the database of the ETL). Otherwise the
+    ledger could contain a revision that can never be published.
 
     Args:
         rules: The revision.
@@ -119,8 +119,8 @@ def describe_changes(before: Rules | None, after: Rules) -> str:
         after: The later revision.
 
     Returns:
-        A comma-separated list of added, removed and changed types and sources. `no change of
-        declarations` if there are none.
+        A comma-separated list of added, removed and changed types and sources, and of changed
+        limits. `no change of declarations` if nothing changed.
     """
     told = []
     for kind in ("types", "sources"):

@@ -50,9 +50,9 @@ class EventType(FrozenModel):
             events.
         line: Rule for parsing lines of the type.
         partitions: Number of partitions of the type's topic.
-        retention_hours: Retention of the type's topic; None means `kafka.retention_hours`.
-        shard: Name of the ETL shard that processes the type. Types with the same shard are read
-            from Kafka by one Spark streaming query.
+        retention_hours: Retention of the type's topic. If None, `kafka.retention_hours` applies.
+        shard: Name of the ETL shard that processes the type. One Spark streaming query reads all
+            types of a shard from Kafka.
     """
 
     name: TypeName
@@ -126,17 +126,17 @@ class EventType(FrozenModel):
 
 
 class Source(FrozenModel):
-    """The declaration of a log source: the format of its lines and the event types they can have.
+    """The declaration of a log source: its line format and its event types.
 
     Attributes:
         name: Name of the source.
         format: `rfc5424`: the MSGID names the type. `syslog`: any syslog header. `free`: no header.
-        types: Types that lines can have. Unless the format is `rfc5424`, the types are tried in
-            this order.
-        host: Origin of an event's host name. `line`: the name in the line, if there is one.
-            `tailer`: always the host that read the line.
-        catch_all: Type of the lines that match no other type, which are stored whole. If None, such
-            lines are stored as dead letters, which are not events.
+        types: Event types of the lines. Unless the format is `rfc5424`, the types are tried in this
+            order.
+        host: Origin of an event's host name. `line`: the name in the line, if present. `tailer`:
+            always the host that read the line.
+        catch_all: Type for lines that match no other type; it stores the whole line. If None, such
+            lines are stored as dead letters instead of events.
     """
 
     name: TypeName
@@ -198,12 +198,12 @@ SYSLOG = EventType(
 
 
 class Declarations(NamedTuple):
-    """All declarations of event types and log sources in a folder, read together.
+    """All declarations of event types and log sources in a folder.
 
     Attributes:
         types: Event types including the built-in `dead-letters`, sorted by name.
         sources: Sources, sorted by name.
-        limits: Limits on how far an event's time may lie from the time at which it was observed.
+        limits: Limits on the difference between an event's time and its time of observation.
     """
 
     types: list[EventType]
@@ -252,8 +252,8 @@ def check_declarations(types: list[EventType], sources: list[Source]) -> None:
         sources: The declared sources.
 
     Raises:
-        TypeFileError: A name is declared twice, a source names an unknown type, or lines of a
-            source could never become one of its types.
+        TypeFileError: A name is declared twice, a source refers to an unknown type, or one of its
+            types can never match.
     """
     known = {t.name: t for t in types}
     if len(known) < len(types) or len({s.name for s in sources}) < len(sources):
@@ -280,15 +280,15 @@ def check_declarations(types: list[EventType], sources: list[Source]) -> None:
 
 
 def _check_source(source: Source, types: list[EventType]) -> None:
-    """Check that lines of a source can have each of the event types that the source names.
+    """Check that lines of a source can match each of its event types.
 
     Args:
         source: The source.
-        types: Declarations of the source's types, in the order in which they are tried.
+        types: Declarations of the source's types, in matching order.
 
     Raises:
-        TypeFileError: A type does not fit the source's format, or an earlier type accepts all its
-            lines.
+        TypeFileError: A type is incompatible with the source's format, or an earlier type accepts
+            all its lines.
     """
     taking: dict[str, str] = {}  # by payload: the type that accepts every line of it
     for declared in types:
@@ -331,17 +331,17 @@ def _check_free(rule: LineRule, said: str) -> None:
 
 
 def _check_catch_all(source: Source, known: Mapping[str, EventType]) -> None:
-    """Check that the catch-all type of a source redacts lines that another type redacts.
+    """Check that the catch-all type of a source uses redaction if another type does.
 
     The catch-all type stores whole lines, which may include lines of a type with redaction.
 
     Args:
         source: The source.
-        known: All declared types by name.
+        known: Maps the names of all declared types to their declarations.
 
     Raises:
-        TypeFileError: Another type of the source redacts, and the catch-all type does not redact
-            the field that stores the line.
+        TypeFileError: Another type of the source uses redaction, but the catch-all type does not
+            redact the field that stores the line.
     """
     redacts = [name for name in source.types if known[name].line.redact]
     if not redacts or source.catch_all is None:

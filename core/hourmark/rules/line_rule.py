@@ -46,14 +46,14 @@ _GOES_WITH: Final = {
 
 
 class Redaction(FrozenModel):
-    """A rule that removes or replaces content of a field before an event leaves the service.
+    """A rule that removes or replaces the content of a field before an event leaves the service.
 
     Attributes:
         field: Name of the field.
-        pattern: RE2 pattern. All matches in the field's text, or in any string within the field,
-            are replaced. None replaces the whole value of the field.
-        by: Replacement text. If None, matches of `pattern` are removed, or the whole value is
-            replaced with the field's default or null.
+        pattern: RE2 pattern. All matches in the field's text, or in any nested string, are
+            replaced. If None, the whole value of the field is replaced.
+        by: Replacement text. If None, matches of `pattern` are removed or, without a pattern, the
+            value is replaced with the field's default or null.
     """
 
     field: str
@@ -62,10 +62,10 @@ class Redaction(FrozenModel):
 
 
 class LineRule(FrozenModel):
-    """How the lines of an event type are parsed: the table `[line]` of a type declaration.
+    """The parsing rule for lines of an event type: the table `[line]` of a type declaration.
 
     The message of a line is the part after its header, or the whole line if the source has no
-    header. `payload` selects how the message is parsed:
+    header. `payload` selects the format of the message:
 
     - `json`: The message is a JSON object with the type's fields.
     - `text`: The message becomes the value of `field`. A field of type `bytes` accepts any content,
@@ -73,11 +73,11 @@ class LineRule(FrozenModel):
     - `pattern`: The named groups of the RE2 `pattern` are fields. `time_format` is the format of
       the group `time`.
     - `logfmt`: The message is a sequence of `key=value` and `key="value"`.
-    - `tsv`: The message is a sequence of columns separated by tabs, which `columns` names.
+    - `tsv`: The message consists of tab-separated columns. `columns` contains their names.
 
-    Further fields select the time and the host of the event (`time_field`, `time_format`, `time`,
-    `host_field`), fill fields from the syslog header (`header`), and define the treatment of
-    unknown keys, of text values and of secrets (`unknown`, `coerce`, `null_text`, `redact`).
+    Other attributes select the time and the host of the event (`time_field`, `time_format`, `time`,
+    `host_field`), or fill fields from the syslog header (`header`). `unknown`, `coerce`,
+    `null_text` and `redact` determine how unknown keys, text values and secrets are handled.
     """
 
     payload: Literal["json", "text", "pattern", "logfmt", "tsv"] = "json"
@@ -127,10 +127,10 @@ class LineRule(FrozenModel):
 
     @property
     def is_plain(self) -> bool:
-        """Return whether the rule maps the content of a line to fields by name only.
+        """Return whether the rule uses none of the advanced parsing options.
 
-        This is not the case if the payload is `logfmt` or `tsv`, or if any option changes how
-        fields, times or hosts are found, converted or redacted.
+        The result is False if the payload is `logfmt` or `tsv`, or if an option changes how fields,
+        times or hosts are found, converted or redacted.
         """
         return not (
             self.payload in ("logfmt", "tsv")
@@ -146,10 +146,10 @@ class LineRule(FrozenModel):
 
     @property
     def groups(self) -> frozenset[str]:
-        """Return the names of the named groups in the regular expression `pattern`.
+        """Return the names of the named groups in `pattern`.
 
         Returns:
-            The names. Empty if the rule has no pattern.
+            The group names. Empty if the rule has no pattern.
         """
         return frozenset(_GROUP_NAME.findall(_LITERAL.sub("", self.pattern or "")))
 
@@ -207,14 +207,14 @@ class LineRule(FrozenModel):
             _check_groups(self.pattern)
 
     def check_names(self, fields: Iterable[dict[str, Any]]) -> None:
-        """Check that all fields named by this rule exist and have a suitable type.
+        """Check that all fields that this rule refers to exist and have a suitable type.
 
         Args:
             fields: The Avro field declarations of the event type.
 
         Raises:
-            ValueError: The rule names a field that does not exist or has an unsuitable type. The
-                message contains the setting and the field.
+            ValueError: A field does not exist or has an unsuitable type. The message contains the
+                setting and the field.
         """
         types = {str(field.get("name")): field.get("type") for field in fields}
         named = {

@@ -1,7 +1,7 @@
-"""Detection of declarations that reject lines which are accepted under the rules in force.
+"""Detection of new declarations that reject lines which the current declarations accept.
 
-It finds only rejections that follow from the declarations alone: something that was accepted and no
-longer is. Whether a changed pattern matches future lines cannot be decided; see
+Only rejections that follow from the declarations alone are detected: something that was accepted
+and no longer is. Whether a changed pattern matches future lines cannot be decided; see
 docs/decisions/2026-11-23-declarations-that-refuse-lines.md.
 """
 
@@ -20,14 +20,14 @@ _UNNAMED: Final = ("pattern", "text", "tsv")  # payloads whose lines do not hold
 
 
 def check_refused_lines(latest: Rules | None, declared: Declarations, *, may_refuse: bool) -> None:
-    """Check that new declarations do not reject lines that the rules in force accept.
+    """Check that new declarations do not reject lines that the current declarations accept.
 
-    The rules in force are the latest published declarations. Rejected lines would be stored as dead
-    letters instead of events. Only rejections that follow from the declarations themselves are
-    found, such as a removed field.
+    Rejected lines would be stored as dead letters instead of events. The function detects only
+    rejections that follow from the declarations themselves, such as a removed field.
 
     Args:
-        latest: The rules revision in force; None if there is none, which permits every declaration.
+        latest: The current rules revision (the published declarations). None if there is none;
+            every declaration is then permitted.
         declared: The new declarations.
         may_refuse: Whether such a change is allowed. If true, nothing is checked.
 

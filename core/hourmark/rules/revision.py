@@ -40,7 +40,7 @@ class ParserVersion(NamedTuple):
     A rules revision is one published version of everything that parsing depends on.
 
     Attributes:
-        parser: Number of the parser, which increases whenever its results may differ.
+        parser: Number of the parser. It increases with each change that may affect results.
         zones: Version of the IANA time zone data, such as `2026.6`.
     """
 
@@ -49,16 +49,16 @@ class ParserVersion(NamedTuple):
 
     @property
     def counts_blanks(self) -> bool:
-        """Return whether the parser counts blank lines and creates no record for them.
+        """Return whether the parser counts blank lines instead of storing them.
 
-        Parser 1 instead stores each blank line as a dead letter (a line that could not become an
-        event).
+        Parser 1 stores each blank line as a dead letter, like other lines that are not valid
+        events.
         """
         return self.parser >= 2
 
     @property
     def reads_json_bodies(self) -> bool:
-        """Return whether a batch sent to the API may be one JSON value that spans several lines.
+        """Return whether the parser accepts API batches with JSON values that span several lines.
 
         Parser 1 parses each line of a batch separately.
         """
@@ -68,8 +68,8 @@ class ParserVersion(NamedTuple):
     def reads_syslog_forms(self) -> bool:
         """Return whether the parser accepts the syslog variants that network devices send.
 
-        They are accepted for sources with `format = "syslog"`. Parsers 1 and 2 accept only RFC
-        3164.
+        The variants are accepted for sources with `format = "syslog"`. Parsers 1 and 2 accept only
+        RFC 5424 and RFC 3164.
         """
         return self.parser >= 3
 
@@ -80,11 +80,11 @@ PARSER: Final = ParserVersion(
 
 
 class SchemaMeaning(NamedTuple):
-    """The event type and the Avro schema that a schema id of the registry identifies.
+    """The event type and the Avro schema that a schema id of the registry refers to.
 
     Attributes:
-        event_type: Name of the event type, or of a control topic (a topic for records of Hourmark
-            itself, such as audit records).
+        event_type: Name of the event type, or of a control topic (a topic with Hourmark's internal
+            records, such as audit records).
         fingerprint: Fingerprint of the schema: 16 hex digits.
     """
 
@@ -99,8 +99,8 @@ class SchemaMeaning(NamedTuple):
 class TypeVersion:
     """One published version of an event type: its declaration and the id of its Avro schema.
 
-    The digest that identifies a version is computed from its published text. Later versions of this
-    software therefore compute the same digest, even if they would write another text.
+    A version is identified by a digest of its published text. Later releases of this software
+    therefore compute the same digest, even if they would serialize the version differently.
 
     Attributes:
         declaration: Declaration of the type.
@@ -115,9 +115,9 @@ class TypeVersion:
 
     @functools.cached_property
     def text(self) -> str:
-        """Return the JSON text of this version, which is the value of its record in Kafka.
+        """Return the JSON text of this version: the value of its record in Kafka.
 
-        A version that was read from the topic `hourmark.types` returns its published text
+        If the version was read from the topic `hourmark.types`, its published text is returned
         unchanged.
         """
         if self.published is not None:
@@ -141,7 +141,7 @@ class TypeVersion:
 
     @functools.cached_property
     def meaning(self) -> SchemaMeaning:
-        """Return the event type and the fingerprint of the schema to which the schema id refers."""
+        """Return the event type and the schema fingerprint that the schema id refers to."""
         return SchemaMeaning(self.declaration.name, fingerprint(self.schema))
 
     @functools.cached_property
@@ -154,7 +154,7 @@ class TypeVersion:
         """Return the key of this version's record in the Kafka topic `hourmark.types`.
 
         Returns:
-            Text of the form `type/<name>/<digest>`.
+            A string of the form `type/<name>/<digest>`.
         """
         return f"type/{self.declaration.name}/{self.digest}"
 
@@ -165,8 +165,8 @@ class Rules:
 
     Attributes:
         sequence: Number of the revision.
-        types: Versions of event types by type name, always including `dead-letters`.
-        sources: Declarations of log sources by name.
+        types: Maps the name of each event type, including `dead-letters`, to its version.
+        sources: Maps the name of each log source to its declaration.
         parsing: Bucket length and limits of event times.
         parser: The parser that the revision requires.
         published: JSON text as read from the Kafka topic `hourmark.types`; None if it was not read
@@ -184,9 +184,9 @@ class Rules:
 
     @functools.cached_property
     def text(self) -> str:
-        """Return the JSON text of the revision, which is the value of its record in Kafka.
+        """Return the JSON text of the revision: the value of its record in Kafka.
 
-        A revision that was read from the topic `hourmark.types` returns its published text
+        If the revision was read from the topic `hourmark.types`, its published text is returned
         unchanged.
         """
         return (
@@ -197,10 +197,10 @@ class Rules:
 
     @functools.cached_property
     def id(self) -> str:
-        """Return the id of the revision, which byte ranges and audit records contain.
+        """Return the id of the revision, as used in byte ranges and audit records.
 
         Returns:
-            Text of the form `<sequence>-<digest>`, where the digest has 16 hex digits.
+            A string of the form `<sequence>-<digest>`, where the digest has 16 hex digits.
         """
         return f"{self.sequence}-{digest(self.text)}"
 
@@ -233,13 +233,11 @@ class Rules:
 
 
 class KnownSchema(NamedTuple):
-    """The Avro schema that a schema id identifies according to the ledger, and its event type.
-
-    The ledger is the database of the ETL.
+    """A schema that the ledger (the database of the ETL) stores for a schema id.
 
     Attributes:
-        event_type: Name of the event type, or of a control topic (a topic for records of Hourmark
-            itself, such as audit records).
+        event_type: Name of the event type, or of a control topic (a topic with Hourmark's internal
+            records, such as audit records).
         fingerprint: Fingerprint of the schema: 16 hex digits.
         text: The schema as JSON text. Empty if only its fingerprint is known, from the marker of a
             bucket.
@@ -264,7 +262,7 @@ class KnownSchema(NamedTuple):
     def meaning(self) -> SchemaMeaning:
         """Return the event type and the schema fingerprint.
 
-        Use it to check that a schema id has the same meaning in a rules revision.
+        Use the result to check that a schema id has the same meaning in a rules revision.
         """
         return SchemaMeaning(self.event_type, self.fingerprint)
 
@@ -280,7 +278,7 @@ class KnownSchema(NamedTuple):
 
     @property
     def topic(self) -> str:
-        """Return the name of the Kafka topic whose values have this schema, on the edge cluster."""
+        """Return the name of the edge cluster's Kafka topic whose values have this schema."""
         return (
             self.event_type if self.event_type in (AUDIT, HOSTS) else events_topic(self.event_type)
         )
@@ -306,17 +304,17 @@ class _RevisionContent(FrozenModel):
 
 
 class RulesBook:
-    """All rules revisions (versions of the declared types and sources), from Kafka records.
+    """A collection of rules revisions, built from records of the Kafka topic `hourmark.types`.
 
-    A rules revision is one numbered version of everything that parsing depends on. Its records may
-    be added in any order. It is complete when the records of all its event types were added.
+    A rules revision is one numbered version of everything that parsing depends on. Records may be
+    added in any order. A revision is complete when the records of all its event types were added.
 
     Args:
-        records: Records to add initially, as pairs of key and value.
+        records: Initial records, as pairs of key and value. Invalid ones raise `ValueError`.
 
     Attributes:
-        records: Values of all accepted records, by key.
-        unusable: By revision id, the reason why this software cannot read the revision.
+        records: Maps the keys of all accepted records to their values.
+        unusable: Maps revision ids to the reason why this software cannot read the revision.
     """
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
@@ -384,19 +382,19 @@ class RulesBook:
             self._assemble(revision)
 
     def get(self, revision: str) -> Rules | None:
-        """Return one complete revision by its id.
+        """Return a complete revision by its id.
 
         Args:
             revision: Id of the revision: `<sequence>-<digest>`.
 
         Returns:
-            The revision. None if it is unknown, or if records of its event types are missing.
+            The revision. None if it is unknown or incomplete.
         """
         return self._revisions.get(revision)
 
     @property
     def ids(self) -> set[str]:
-        """Return the ids of all revisions, including those whose event types are still missing.
+        """Return the ids of all revisions, including incomplete ones.
 
         Revisions that this software cannot read are not included; see `unusable`.
         """
@@ -404,10 +402,11 @@ class RulesBook:
 
     @property
     def missing(self) -> dict[str, list[str]]:
-        """Return the keys of the event type records that incomplete revisions still need.
+        """Return the event type records that incomplete revisions still need.
 
         Returns:
-            Sorted record keys by revision id. Empty if all revisions are complete.
+            A dict that maps the ids of incomplete revisions to sorted record keys. Empty if all
+            revisions are complete.
         """
         return {revision: sorted(keys) for revision, keys in self._missing.items()}
 
@@ -415,7 +414,7 @@ class RulesBook:
     def latest(self) -> Rules | None:
         """Return the complete revision with the highest sequence number.
 
-        New byte ranges must be parsed under this revision.
+        New byte ranges must be parsed with this revision.
 
         Returns:
             The revision. None if no revision is complete.
@@ -424,7 +423,7 @@ class RulesBook:
 
     @property
     def revisions(self) -> list[Rules]:
-        """Return all complete revisions in the order of their sequence numbers.
+        """Return all complete revisions, sorted by sequence number.
 
         Returns:
             The revisions, oldest first. Empty if no revision is complete.
@@ -442,15 +441,14 @@ class RulesBook:
         return 1 + max((revision_order(r)[0] for r in self.ids | self.unusable.keys()), default=0)
 
     def schemas(self) -> dict[int, TypeVersion]:
-        """Map each schema id to the version of an event type that it identifies.
-
-        All complete revisions are taken into account.
+        """Return the version of an event type for each schema id, over all complete revisions.
 
         Returns:
-            Type versions by schema id of the registry. Empty if there are no revisions.
+            A dict that maps schema ids of the registry to type versions. Empty if no revision is
+            complete.
 
         Raises:
-            ValueError: One schema id identifies two different schemas.
+            ValueError: One schema id refers to two different schemas.
         """
         known: dict[int, TypeVersion] = {}
         for version in self._versions.values():
@@ -460,16 +458,15 @@ class RulesBook:
     def check_schema_ids(self, rules: Rules, among: Collection[str]) -> None:
         """Check that the schema ids of a revision have the same meaning as in earlier revisions.
 
-        A schema registry that was recreated or restored from an older copy may assign an id a
-        second time.
+        A schema registry that was recreated or restored from a backup may reuse an id.
 
         Args:
             rules: The revision to check.
             among: Ids of the revisions to compare with. Revisions after `rules` are ignored.
 
         Raises:
-            ValueError: A schema id identifies another type or schema in an earlier revision, or
-                identifies two within `rules`.
+            ValueError: A schema id refers to another type or schema in an earlier revision, or
+                refers to two within `rules`.
         """
         known: dict[int, TypeVersion] = {}
         for earlier in self.revisions:
@@ -504,17 +501,17 @@ def _remember(known: dict[int, TypeVersion], version: TypeVersion) -> None:
 
 
 def key_matches_content(key: str, value: str) -> bool:
-    """Return whether the digest in a rules record's key is the digest of its value.
+    """Return whether the digest in a rules record's key matches its value.
 
-    Rules records are the records of the Kafka topic `hourmark.types`, which publish event types and
+    Rules records are the records of the Kafka topic `hourmark.types`. They publish event types and
     rules revisions (versions of all declared types and sources).
 
     Args:
-        key: A key such as `type/<name>/<digest>` or `rules/<sequence>-<digest>`.
+        key: A key of the form `type/<name>/<digest>` or `rules/<sequence>-<digest>`.
         value: The record's value.
 
     Returns:
-        True if the digests are equal. False if they differ, or if the key has another form.
+        True if the digest is correct. False if it is not, or if the key has another form.
     """
     kind, _, rest = key.partition("/")
     sequence, _, of_rules = rest.partition("-")
@@ -524,7 +521,7 @@ def key_matches_content(key: str, value: str) -> bool:
 
 
 def revision_order(revision: str) -> tuple[int, str]:
-    """Return a key for sorting ids of rules revisions by sequence number, then by id.
+    """Return the sort key of a rules revision id: its sequence number, then the id.
 
     A rules revision is one numbered version of everything that parsing depends on.
 
@@ -540,12 +537,12 @@ def revision_order(revision: str) -> tuple[int, str]:
 def check_same_meaning(schema_id: int, known: SchemaMeaning, other: SchemaMeaning) -> None:
     """Check that a schema id refers to the same event type and schema in two places.
 
-    The two differ if the schema registry was recreated or restored from an older copy.
+    The two can differ if the schema registry was recreated or restored from a backup.
 
     Args:
         schema_id: The schema id.
-        known: The type and schema to which the id is known to refer.
-        other: The type and schema to which the id refers elsewhere.
+        known: The type and schema that the id refers to in the first place.
+        other: The type and schema that the id refers to in the second place.
 
     Raises:
         ValueError: The two differ. The message contains the schema id.

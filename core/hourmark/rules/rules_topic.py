@@ -17,9 +17,9 @@ _LOG = logging.getLogger(__name__)
 def read_rules(cluster: KafkaCluster) -> RulesBook:
     """Read all rules revisions that have been published in the Kafka topic `hourmark.types`.
 
-    A rules revision is one numbered version of everything that parsing depends on.
-    Invalid records are skipped, and a warning is logged. The ledger (the database of the ETL) has
-    the authoritative revisions.
+    A rules revision is one numbered version of everything that parsing depends on. Invalid records
+    are skipped, and a warning is logged. The authoritative revisions are in the ledger (the
+    database of the ETL).
 
     Args:
         cluster: The edge cluster.
@@ -49,14 +49,14 @@ def publish_rules(
 ) -> None:
     """Append records of rules revisions to Kafka, and return when all in-sync replicas have them.
 
-    A rules revision is one numbered version of everything that parsing depends on. The
-    operation is idempotent, because readers ignore a record whose key is known.
+    A rules revision is one numbered version of everything that parsing depends on. The operation is
+    idempotent, because readers ignore records with known keys.
 
     Args:
         cluster: The edge cluster.
         records: Key and value of each record; see `Rules.records`.
         bytes_max: Maximum size of a record, in bytes.
-        timeout_s: Time in which a record must be acknowledged, in seconds.
+        timeout_s: Delivery timeout of a record, in seconds.
 
     Raises:
         Unavailable: Not all records were acknowledged. Run `hourmark types apply` again.

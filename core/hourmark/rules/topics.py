@@ -20,12 +20,12 @@ def edge_topics(kafka: KafkaSettings, types: Sequence[EventType]) -> list[TopicS
 
     Args:
         kafka: Kafka settings of one site.
-        types: Event types, each of which has one topic.
+        types: Event types. Each type has one topic.
 
     Returns:
-        The topics `hourmark.audit` (audit records: the number of events in each byte range of
-        input), `hourmark.hosts` (host reports: the time up to which each host has sent its data)
-        and `hourmark.types` (the declared types and sources), then one topic for each type.
+        The topics `hourmark.audit` (event counts of each byte range of input), `hourmark.hosts`
+        (progress reports of hosts) and `hourmark.types` (declared types and sources), then one
+        topic for each type.
     """
     common = topic_settings(
         kafka.retention_hours, kafka.max_message_bytes, kafka.edge.min_insync_replicas
@@ -47,8 +47,8 @@ def event_topic_spec(kafka: KafkaSettings, event_type: EventType) -> TopicSpec:
         event_type: The event type.
 
     Returns:
-        The topic with the number of partitions and the retention that the type declares, or with
-        the retention of the Kafka settings if the type declares none.
+        The topic with the partitions and the retention that the type declares. If the type declares
+        no retention, that of the Kafka settings applies.
     """
     hours = event_type.retention_hours or kafka.retention_hours
     settings = topic_settings(hours, kafka.max_message_bytes, kafka.edge.min_insync_replicas)
@@ -60,10 +60,10 @@ def central_topics(kafka: KafkaSettings, types: Sequence[EventType]) -> list[Top
 
     Args:
         kafka: Kafka settings of one site. The site must have a central cluster.
-        types: Event types, each of which has one topic.
+        types: Event types. Each type has one topic.
 
     Returns:
-        The topics of `edge_topics` except `hourmark.types`, under their names on the central
+        The topics of `edge_topics` except `hourmark.types`, with their names on the central
         cluster.
     """
     assert kafka.central is not None

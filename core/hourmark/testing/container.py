@@ -55,8 +55,8 @@ def stack(
     Raises:
         NoEngine: There is no container engine.
         UsageError: The folder contains no declarations.
-        Unavailable: The image does not exist, or the stack is not ready in time; the message has
-            the end of its log.
+        Unavailable: The image does not exist, or the stack is not ready in time. In the second
+            case, the message contains the end of its log.
     """
     with engine(), StackContainer(image, types, clusters) as container:
         started = Stack(
@@ -78,8 +78,8 @@ class StackContainer(DockerContainer):
         clusters: Number of Kafka clusters: 1, or 2 with a mirror between them.
 
     Attributes:
-        published: Port of each server, by server name. The port is the same inside and outside, and
-            is open on the loopback address only.
+        published: Maps each server name to its port. The port number is the same inside and outside
+            of the container. It is published only on the loopback address.
     """
 
     def __init__(self, image: str, types: Path | None, clusters: int) -> None:
@@ -100,9 +100,9 @@ class StackContainer(DockerContainer):
                 self.with_copy_into_container(text, f"{_TYPES}/{name}", 0o644)
 
     def start(self) -> StackContainer:
-        """Start the container from a local image, and return it.
+        """Start the container from a local image, and return this object.
 
-        The image is never pulled, because anyone could own its name on a public registry.
+        The image is never pulled, because anyone could own its name in a public registry.
 
         Raises:
             Unavailable: The image does not exist on this machine. The message contains the command
@@ -122,7 +122,7 @@ class StackContainer(DockerContainer):
         """Run a command in the container, and return its standard output.
 
         Args:
-            command: The program and its arguments. No shell is involved.
+            command: The program and its arguments, which are not interpreted by a shell.
 
         Raises:
             Unavailable: The exit code of the command is not 0. The message contains the end of its
@@ -174,7 +174,7 @@ def read_type_files(types: Path) -> dict[str, bytes]:
         types: The folder; its subfolders are not read.
 
     Returns:
-        Contents by file name, in alphabetical order.
+        A dict that maps file names to contents, in alphabetical order.
 
     Raises:
         UsageError: The folder contains no TOML file.
@@ -191,10 +191,10 @@ def read_type_files(types: Path) -> dict[str, bytes]:
 def free_ports() -> dict[str, int]:
     """Choose a random free port on the loopback address for each server of a test stack.
 
-    The ports are not reserved: another process may take one before it is used.
+    The ports are not reserved: another process may bind one before it is used.
 
     Returns:
-        Port by server name.
+        A dict that maps each server name to its port.
     """
     with ExitStack() as held:
         drawn = iter(random.SystemRandom().sample(_PORT_RANGE, len(_PORT_RANGE)))

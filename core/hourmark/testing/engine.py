@@ -35,7 +35,7 @@ _PAUSE_S: Final = 0.1
 class NoEngine(Unavailable):
     """No container engine (Docker or Podman) is installed on this machine, or none responds.
 
-    Install or start one. The fixture `hourmark_stack` skips its tests in this case.
+    Install or start one. The fixture `hourmark_stack` skips tests that use it in this case.
     """
 
 
@@ -43,8 +43,8 @@ class NoEngine(Unavailable):
 def engine() -> Iterator[None]:
     """Find a container engine, and set `$DOCKER_HOST` to its address for the duration of the block.
 
-    `$DOCKER_HOST` is tried first if it is set; otherwise the sockets of Docker and Podman. If none
-    responds, `podman system service` is started for the duration of the block.
+    If `$DOCKER_HOST` is set, only this address is tried. Otherwise the sockets of Docker and Podman
+    are tried. If none responds, `podman system service` is started for the duration of the block.
 
     Raises:
         NoEngine: No engine responds.
@@ -66,15 +66,14 @@ def engine() -> Iterator[None]:
 
 
 def candidate_sockets(environment: Mapping[str, str]) -> list[Path]:
-    """Return the paths of Unix sockets on which container engines may listen.
-
-    The sockets need not exist.
+    """Return the default socket paths of container engines. The sockets may not exist.
 
     Args:
-        environment: Environment variables, of which `XDG_RUNTIME_DIR` is used if it is set.
+        environment: Environment variables. If `XDG_RUNTIME_DIR` is set, it determines the path of
+            Podman's user socket.
 
     Returns:
-        Paths in the order in which they are tried: Docker's first, then Podman's.
+        Paths in the order to try them: Docker first, then Podman.
     """
     runtime = environment.get("XDG_RUNTIME_DIR")
     of_user = [Path(runtime) / "podman" / "podman.sock"] if runtime else []

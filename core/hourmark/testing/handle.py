@@ -32,8 +32,7 @@ class Posted(NamedTuple):
 
     Attributes:
         event_type: Name of the event type.
-        ids: Ids of the events, as in the field `event_id` of buckets, in the order in which the
-            events were posted.
+        ids: Ids of the events in posting order, as in the field `event_id` of buckets.
     """
 
     event_type: str
@@ -60,8 +59,8 @@ class Stack:
         kafka: Bootstrap servers of the cluster that services write to.
         service_url: URL of the Event Delivery Service; see docs/http-api.md.
         registry_url: URL of the schema registry, with Confluent's API.
-        run: Runs a command in the container and returns its output; `hourmark` is
-            /opt/hourmark/hourmark there.
+        run: Function that runs a command in the container and returns its output. The path of
+            `hourmark` in the container is /opt/hourmark/hourmark.
         clock: The clock for time limits.
     """
 
@@ -75,7 +74,7 @@ class Stack:
     )  # closed buckets never change
 
     def post(self, event_type: str, *events: Event) -> Posted:
-        """Post events to the delivery service, and wait until it has acknowledged them.
+        """Post events to the delivery service, and wait until it acknowledges them.
 
         The request is retried for 60 s. Retries create no duplicates.
 
@@ -116,7 +115,7 @@ class Stack:
 
         Args:
             lines: Lines without line feeds.
-            source: Name of a log source that the stack's types declare.
+            source: Name of a log source that is declared in the stack's types.
 
         Raises:
             Unavailable: The lines could not be written.
@@ -171,11 +170,11 @@ class Stack:
             seconds: Time limit in seconds.
 
         Returns:
-            The events with their buckets, in the order in which they were posted.
+            The events with their buckets, in posting order.
 
         Raises:
-            Unavailable: Some events are not in closed buckets in time. The message states what the
-                open buckets wait for.
+            Unavailable: The time limit was reached before all events were in closed buckets. The
+                message states what the open buckets are waiting for.
         """
         ids = set(posted.ids)
         placed = self.wait_until(
@@ -203,8 +202,8 @@ class Stack:
             All events that satisfy the condition, with their buckets.
 
         Raises:
-            Unavailable: Too few events are in closed buckets in time; the message states what the
-                open buckets wait for.
+            Unavailable: The time limit was reached first. The message states what the open buckets
+                are waiting for.
         """
         until = self.clock.monotonic_s() + seconds
         while True:
@@ -228,7 +227,7 @@ class Stack:
         """Run a Hourmark command with the option `--json` in the container.
 
         Args:
-            arguments: Words of the command, such as "dead-letters", "ls".
+            arguments: Name and arguments of the command, such as "dead-letters", "ls".
 
         Returns:
             The output of the command as parsed JSON.

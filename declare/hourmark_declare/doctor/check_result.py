@@ -28,19 +28,19 @@ class CheckStatus(StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DoctorCheckResult:
-    """The result of one check of a server, topic, folder or setting by `hourmark doctor`.
+    """The result of one `hourmark doctor` check of a server, topic, folder or setting.
 
     `str()` returns the text that the command prints for the result.
 
     Attributes:
-        check: Name of the check, as accepted by the option `--only`.
+        check: Name of the check, as used with the option `--only`.
         subject: Server, topic, folder or setting that was checked.
         verdict: Outcome of the check.
         seen: Text that describes what was observed.
         to_do: Text that describes the remedy; empty unless the outcome is a finding.
-        key: Identifier of the fault, such as `service:` followed by a URL. If results of several
-            checks have the same key, `run_checks` keeps only those of the first of these checks.
-            Empty if no other check can find the fault.
+        key: Identifier of the fault, such as `service:` followed by a URL. If several checks report
+            the same key, `run_checks` keeps only the results of the first one. Empty if no other
+            check can find the fault.
     """
 
     check: str
@@ -54,8 +54,7 @@ class DoctorCheckResult:
         """Return the result as a JSON-serializable dict.
 
         Returns:
-            The attributes `check`, `subject`, `verdict`, `seen` and `to_do` by name. The attribute
-            `key` is omitted.
+            A dict with the keys `check`, `subject`, `verdict`, `seen` and `to_do`.
         """
         values = dataclasses.asdict(self)
         values.pop("key")
@@ -68,10 +67,10 @@ class DoctorCheckResult:
 
 
 def passed_result(check: str, subject: str, seen: str) -> DoctorCheckResult:
-    """Create the result of a `hourmark doctor` check that found no problem.
+    """Create a result for a `hourmark doctor` check that found no problem.
 
     Args:
-        check: Name of the check, as accepted by the option `--only`.
+        check: Name of the check, as used with the option `--only`.
         subject: Server, topic, folder or setting that was checked.
         seen: Text that describes what was observed.
 
@@ -84,17 +83,17 @@ def passed_result(check: str, subject: str, seen: str) -> DoctorCheckResult:
 def finding_result(
     check: str, subject: str, seen: str, to_do: str, *, key: str = ""
 ) -> DoctorCheckResult:
-    """Create the result of a `hourmark doctor` check that found a problem.
+    """Create a result for a `hourmark doctor` check that found a problem.
 
-    A problem is a state that violates a guarantee of Hourmark, or will soon violate it.
+    A problem is a state in which Hourmark cannot keep its guarantees, now or in the near future.
 
     Args:
-        check: Name of the check, as accepted by the option `--only`.
+        check: Name of the check, as used with the option `--only`.
         subject: Server, topic, folder or setting that was checked.
         seen: Text that describes the problem.
         to_do: Text that describes the remedy.
-        key: Identifier of the fault, by which `run_checks` omits the same fault in results of later
-            checks; empty if no other check can find it.
+        key: Identifier of the fault, which allows `run_checks` to omit duplicates from other
+            checks; empty if no other check can find the fault.
 
     Returns:
         A result with the status `FINDING`.
@@ -103,18 +102,18 @@ def finding_result(
 
 
 def merge_findings(results: Iterable[DoctorCheckResult]) -> list[DoctorCheckResult]:
-    """Combine similar findings of one check, such as the same problem of two hundred topics.
+    """Combine similar findings of one check, such as the same problem in two hundred topics.
 
-    Findings are similar if they come from the same check and their texts differ only in numbers and
-    in the subject.
+    Findings are similar if they come from the same check, and their texts differ only in numbers
+    and in the subject.
 
     Args:
         results: Results of any checks.
 
     Returns:
-        The results in their previous order, except that similar findings are adjacent. If there are
-        more than three similar findings, only the first of them is kept, and its subject states how
-        many more there are. Results that are not findings are never combined.
+        The results in the given order, except that similar findings are adjacent. If there are more
+        than three similar findings, only the first is kept, and its subject states the number of
+        the others. Results that are not findings are never combined.
     """
     found: dict[tuple[str, ...], list[DoctorCheckResult]] = {}
     for n, result in enumerate(results):
@@ -141,12 +140,12 @@ def _likeness(result: DoctorCheckResult) -> tuple[str, ...]:
 
 
 def skipped_result(check: str, subject: str, why: str) -> DoctorCheckResult:
-    """Create the result of a `hourmark doctor` check that was not run.
+    """Create a result for a `hourmark doctor` check that was not run.
 
     Args:
-        check: Name of the check, as accepted by the option `--only`.
+        check: Name of the check, as used with the option `--only`.
         subject: Server, topic, folder or setting that was not checked.
-        why: Text that describes why the check was not run.
+        why: Reason why the check was not run.
 
     Returns:
         A result with the status `SKIPPED` and no remedy.

@@ -48,19 +48,18 @@ def run_checks(
 ) -> list[DoctorCheckResult]:
     """Run the selected checks concurrently and return their results.
 
-    Exceptions are not propagated: a check that raises an exception or exceeds the time limit
-    produces a finding. Secrets in the results are redacted.
+    A check that raises an exception or exceeds the time limit produces a finding; no exception is
+    propagated. Secrets in the results are redacted.
 
     Args:
-        config: Configuration that names the servers to check.
-        only: Names of the checks to run; empty to run all checks.
-        table: Check function by name.
-        seconds: Time limit in seconds for all checks together.
+        config: Configuration with the addresses of the servers to check.
+        only: Names of the checks to run; empty for all checks.
+        table: Maps each check name to its function.
+        seconds: Total time limit in seconds.
 
     Returns:
-        The results of all selected checks, ordered by check as in `table`. A check may have several
-        results. If several checks found the same fault, only the results of the first of these
-        checks include it.
+        The results of all selected checks, in the order of `table`. A check may have several
+        results. If several checks find the same fault, only the first of them reports it.
     """
     kinds = {kind: ask for kind, ask in table.items() if not only or kind in only}
     told = {kind: functools.partial(_run_check, kind, ask, config) for kind, ask in kinds.items()}

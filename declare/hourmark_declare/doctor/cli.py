@@ -1,4 +1,4 @@
-"""`hourmark doctor`: reports problems of servers and machine with remedies. Exits 1 on a finding."""
+"""`hourmark doctor`: reports problems of servers and this machine, with remedies."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def doctor(only: list[str], as_json: bool, config: Config) -> None:
     """Check whether the configured servers and this machine meet Hourmark's requirements.
 
     Prints one line for each check: `well`, `FINDING` with the remedy, or `not asked` with the
-    reason. A server that is down is a finding and does not stop the other checks. Problems of running
-    components, such as a dead driver or an overdue hour, are findings too, as in `hourmark status`.
-    Each fault is reported once, causes before consequences. Many findings of one kind are combined
-    into one line with their number. Exits with code 1 if there is a finding.
+    reason. A server that is down is reported as a finding and does not stop the other checks.
+    Problems of running components, such as a dead driver or an overdue hour, are also reported, as
+    in `hourmark status`. Each fault is reported once, causes before consequences. Similar findings
+    are combined into one line with their number. Exits with code 1 if there is a finding.
 
-    The command changes nothing, except that it creates a folder below storage.root and deletes it
-    again, to test that storage refuses to overwrite files.
+    The command changes nothing, except that it temporarily creates a folder below storage.root, to
+    test that the storage refuses to overwrite files.
 
     \b
     Examples:

@@ -36,14 +36,14 @@ def evaluate_clock(
 
     Args:
         subject: Name of the server, shown in the result.
-        clock_ms: Server time in Unix milliseconds, rounded down to a multiple of `tick_ms`.
+        clock_ms: Time of the server in Unix milliseconds, rounded down to a multiple of `tick_ms`.
         begun_ms: Time of this machine before the request, in Unix milliseconds.
         ended_ms: Time of this machine after the response, in Unix milliseconds.
-        tick_ms: Resolution of the server time in milliseconds.
+        tick_ms: Resolution of `clock_ms` in milliseconds.
 
     Returns:
-        A finding if the clocks differ by more than a minute (`CLOCKS_APART_MS_REPORTED`) even when the duration
-        of the request and the resolution are taken into account, otherwise a passed result.
+        A finding if the clocks differ by more than one minute (`CLOCKS_APART_MS_REPORTED`), even
+        after allowing for the request duration and the resolution. Otherwise, a passed result.
     """
     ahead_ms, behind_ms = clock_ms - ended_ms, begun_ms - (clock_ms + tick_ms)
     apart_ms, where = max((ahead_ms, _DIRECTIONS[0]), (behind_ms, _DIRECTIONS[1]))
@@ -69,15 +69,15 @@ def check_clocks(config: Config) -> Iterator[DoctorCheckResult]:
     """Compare the clock of each configured server with the clock of this machine.
 
     Covers the schema registry, WebHDFS, the delivery services and PostgreSQL. Kafka brokers do not
-    report their clock.
+    report their time.
 
     Args:
-        config: Configuration that names the servers.
+        config: Configuration with the addresses of the servers.
 
     Yields:
-        One result for each server. The result is `SKIPPED` if the server does not answer or does
-        not report its clock. If all servers differ from this machine in the same direction, one
-        finding about this machine takes the place of theirs.
+        One result for each server, which is `SKIPPED` if the server does not answer or does not
+        report its time. If several servers report their time, and all of them differ from this
+        machine in the same direction, a single finding about this machine replaces theirs.
 
     Raises:
         ConfigError: A configured certificate or key cannot be loaded.

@@ -1,8 +1,8 @@
 """Checks what `hourmark status` reports of components, hosts and event types while they run.
 
-A dead driver, a mirror that copies nothing, clocks that are apart, blocked ranges and overdue hours
-are found where `hourmark status` finds them, so both commands say the same. Servers have checks of
-their own and are left out.
+This check finds a dead driver, a mirror that copies nothing, clock differences, blocked ranges and
+overdue hours. It uses the code of `hourmark status`, so both commands report the same. Servers are
+omitted, because they have separate checks.
 """
 
 from __future__ import annotations
@@ -33,32 +33,32 @@ CHECK: Final = "components"
 def check_components(config: Config) -> Iterator[DoctorCheckResult]:
     """Check the status of Hourmark's components, such as the delivery service and the ETL.
 
-    The status is determined in the same way as by `hourmark status`. It includes the hosts that
-    send log lines and the event types.
+    The status is determined in the same way as by `hourmark status`. It includes event types, and
+    hosts that send log lines.
 
     Args:
         config: Configuration of the components.
 
     Yields:
-        Findings and other results, as described for `evaluate_components`.
+        The results of `evaluate_components`.
     """
     statuses = component_statuses(config, SystemClock(), {**COMPONENTS, **ASPECTS})
     yield from evaluate_components(statuses)
 
 
 def evaluate_components(statuses: Mapping[str, ComponentStatus]) -> Iterator[DoctorCheckResult]:
-    """Convert the statuses of components to results of `hourmark doctor`.
+    """Convert the status of each component to results of `hourmark doctor`.
 
-    Problems of servers, such as a Kafka cluster that does not answer, are omitted, because other
-    checks report them.
+    Server problems, such as a Kafka cluster that does not answer, are omitted, because other checks
+    report them.
 
     Args:
-        statuses: Status of each component, such as the ETL, and of other subjects, such as hosts,
-            by name.
+        statuses: Maps the names of components (such as the ETL) and other subjects (such as hosts)
+            to their status.
 
     Yields:
-        First a finding for each problem, causes before their consequences. Then, for each status
-        without problems, a passed result if the component is running, otherwise a skipped result.
+        First, a finding for each problem, causes before consequences. Then, for each status without
+        problems, a passed result if the component is running, and a skipped result otherwise.
     """
     problems = [problem for status in statuses.values() for problem in status.problems]
     for problem in order_problems(problems):

@@ -19,13 +19,13 @@ TICK_MS: Final = 1000  # resolution of the header Date
 
 
 class TimedResponse(NamedTuple):
-    """An HTTP response, with the clock readings of the server and of this machine.
+    """An HTTP response, with the time of the server and of this machine.
 
     Attributes:
         status: HTTP status code.
         body: Response body, truncated to 64 KiB.
-        date_ms: Server time from the header `Date` in Unix milliseconds; None if the header is
-            absent or invalid.
+        date_ms: Time of the server from the header `Date`, in Unix milliseconds; None if the header
+            is absent or invalid.
         begun_ms: Time of this machine before the request, in Unix milliseconds.
         ended_ms: Time of this machine after the response, in Unix milliseconds.
     """
@@ -38,9 +38,9 @@ class TimedResponse(NamedTuple):
 
 
 def send_request(url: str, context: ssl.SSLContext | None = None) -> TimedResponse:
-    """Send an HTTP GET request and return the response, even if its status is an error.
+    """Send an HTTP GET request and return the response, whatever its status code.
 
-    Proxy settings of the environment are ignored. Responses such as 404 or 503 raise no exception.
+    Proxy settings in the environment are ignored. A status such as 404 or 503 raises no exception.
 
     Args:
         url: HTTP or HTTPS URL.
@@ -66,13 +66,13 @@ def send_request(url: str, context: ssl.SSLContext | None = None) -> TimedRespon
 def create_tls_context(
     group: str, ca: Path | None, certificate: Path | None, key: Path | None
 ) -> ssl.SSLContext:
-    """Return a TLS client context with the configured CA and client certificate.
+    """Create a TLS client context with the given CA and client certificates.
 
     Args:
-        group: Group of the settings, such as `tailer.tls`, for error messages.
-        ca: File of CA certificates to trust in addition to the system's; None for none.
-        certificate: File of the client certificate; None to use no client certificate.
-        key: File of the certificate's private key; None if the certificate file contains the key.
+        group: Name of the settings group, such as `tailer.tls`, for error messages.
+        ca: File with CA certificates to trust in addition to those of the system; None for none.
+        certificate: File with the client certificate; None for no client certificate.
+        key: File with the private key; None if the certificate file contains the key.
 
     Raises:
         ConfigError: A file cannot be loaded.

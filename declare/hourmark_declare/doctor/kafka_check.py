@@ -45,11 +45,11 @@ def check_kafka(config: Config) -> Iterator[DoctorCheckResult]:
     """Check brokers, access rights and topics of all configured Kafka clusters.
 
     Args:
-        config: Configuration that names the edge cluster of each site and, if there is one, the
-            central cluster.
+        config: Configuration of the edge cluster of each site and, if there is one, of the central
+            cluster.
 
     Yields:
-        Results, site by site. A cluster that does not answer produces one finding.
+        The results for each site in turn. A cluster that does not answer produces one finding.
     """
     for n, kafka in enumerate(config.kafka.sites):
         yield from _site(kafka, "edge" if n == 0 else f"further_edges.{kafka.edge_alias}")

@@ -34,16 +34,16 @@ _UNTOLD: Final = TopicAccess()
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """The properties of one Kafka topic, as its cluster reports them.
+    """The properties of a Kafka topic, as reported by its cluster.
 
     Attributes:
         partitions: Number of partitions.
-        replicas: Smallest number of replicas that any partition has; 0 if there are no partitions.
-        settings: Topic configuration by name, such as `retention.ms`.
+        replicas: Smallest number of replicas of any partition; 0 if there are no partitions.
+        settings: Topic configuration, with names such as `retention.ms` as keys.
         leaderless: Numbers of the partitions without a leader.
         out_of_sync: Numbers of the partitions with at least one replica that is not in sync.
-        access: The operations that the configured Kafka user may perform, and whether the topic has
-            an id.
+        access: Operations that the configured Kafka user may perform, and whether the topic has an
+            id.
     """
 
     partitions: int
@@ -57,7 +57,7 @@ class TopicFacts:
 def evaluate_brokers(
     cluster: str, settings: KafkaCluster, brokers: int
 ) -> Iterator[DoctorCheckResult]:
-    """Check whether the running brokers suffice for the configured replication.
+    """Check whether enough brokers are running for the configured replication.
 
     Args:
         cluster: Name of the cluster, shown in the results.
@@ -65,8 +65,8 @@ def evaluate_brokers(
         brokers: Number of running brokers.
 
     Yields:
-        A finding if `min_insync_replicas` exceeds the replication factor. Then a finding if fewer
-        brokers run than the replication factor requires, otherwise a passed result.
+        A finding if `min_insync_replicas` exceeds the replication factor. Then, a finding if there
+        are fewer brokers than the replication factor requires; otherwise a passed result.
     """
     needed, in_sync = settings.replication_factor, settings.min_insync_replicas
     if in_sync > needed:
@@ -100,8 +100,8 @@ def evaluate_topics(
     Args:
         cluster: Name of the cluster, shown in the results.
         settings: Configured replication of the cluster.
-        topics: Properties of the existing topics, by topic name.
-        wanted: Expected properties, by topic name.
+        topics: Maps the name of each existing topic to its properties.
+        wanted: Maps the name of each expected topic to its expected properties.
 
     Yields:
         One finding for each problem, or a single passed result if there are no problems.
@@ -129,9 +129,9 @@ def evaluate_topic(
         cluster: Name of the cluster, shown in the results.
         settings: Configured replication of the cluster.
         name: Name of the topic.
-        facts: Properties of the topic, as the cluster reports them.
-        wanted: Expected properties. None if no type in force uses the topic; retention and number
-            of partitions are not checked then.
+        facts: Actual properties of the topic.
+        wanted: Expected properties. None if no active event type uses the topic; retention and the
+            number of partitions are then not checked.
 
     Yields:
         One finding for each problem; nothing if there are no problems.
@@ -167,18 +167,17 @@ def evaluate_topic(
 
 
 def evaluate_access(cluster: str, topics: Mapping[str, TopicFacts]) -> Iterator[DoctorCheckResult]:
-    """Check this user's rights on the topics of a cluster, and whether the topics have ids.
+    """Check whether this user may access the topics of a cluster, and whether the topics have ids.
 
-    Topic ids are required because a topic that was deleted and recreated is otherwise mistaken for
-    its predecessor.
+    Topic ids are required to detect that a topic was deleted and recreated.
 
     Args:
-        cluster: `edge` or `central`. The required rights differ between the two.
-        topics: Properties of the existing topics, by topic name.
+        cluster: `edge` or `central`; the two require different permissions.
+        topics: Maps the name of each existing topic to its properties.
 
     Yields:
-        One finding for each missing right and one for topics without ids, or a single passed
-        result. Nothing if `topics` is empty.
+        A finding for each missing permission, and one for topics without ids. A single passed
+        result if there are no findings. Nothing if `topics` is empty.
 
     Raises:
         KeyError: `cluster` is neither `edge` nor `central`.
@@ -222,18 +221,18 @@ def evaluate_access(cluster: str, topics: Mapping[str, TopicFacts]) -> Iterator[
 def evaluate_mirrored_topics(
     edge: Mapping[str, TopicFacts], central: Mapping[str, TopicFacts]
 ) -> Iterator[DoctorCheckResult]:
-    """Check whether topics of the central cluster can hold what is mirrored from the edge cluster.
+    """Check whether the central cluster's topics can hold all records copied from the edge cluster.
 
-    A central topic must have at least the number of partitions, the maximum message size and the
-    retention of its edge topic.
+    A central topic needs at least as many partitions, as large a maximum message size and as long a
+    retention as its edge topic.
 
     Args:
-        edge: Properties of the topics of the edge cluster, by their name on the central cluster.
-        central: Properties of the topics of the central cluster, by name.
+        edge: Properties of the edge topics, with their names on the central cluster as keys.
+        central: Properties of the central topics, with their names as keys.
 
     Yields:
-        A finding for each value that is lower on the central cluster. Topics that exist on only one
-        cluster are ignored.
+        A finding for each value that is too low on the central cluster. Topics that exist on only
+        one cluster are ignored.
     """
     for name in sorted(edge.keys() & central.keys()):
         subject = f"central {name}"

@@ -20,15 +20,15 @@ from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
 
 
 def check_ledger(config: Config) -> Iterator[DoctorCheckResult]:
-    """Check whether the ledger (the ETL's database) exists, answers and has the current version.
+    """Check whether the ledger (the ETL's database) is available and has the current version.
 
-    For PostgreSQL, also checks durability settings and privileges.
+    For PostgreSQL, durability settings and privileges are also checked.
 
     Args:
-        config: Configuration with the setting `etl.ledger`, which names the database.
+        config: Configuration with the setting `etl.ledger`, the location of the database.
 
     Yields:
-        One result for each aspect. A single finding if the database cannot be read.
+        One result for each aspect, or a single finding if the database cannot be read.
     """
     try:
         found = read_database_status(config.etl.ledger, (*SETTINGS, VERSION), RIGHTS)

@@ -53,12 +53,12 @@ def evaluate_postgresql(settings: Mapping[str, str]) -> Iterator[DoctorCheckResu
     """Check whether PostgreSQL is recent enough, commits durably and detects disk corruption.
 
     Args:
-        settings: Values of PostgreSQL settings by name, as the server reports them. Includes
+        settings: Names and values of PostgreSQL settings, as reported by the server, including
             `server_version_num`.
 
     Yields:
-        A finding if the version is too old, and a finding for each durability setting that is
-        `off`. A passed result if none of these settings is `off`.
+        A finding if the version is too old. A finding for each durability setting that is `off`, or
+        a passed result if there are none.
     """
     major = int(settings.get(VERSION, "0")) // 10_000
     if 0 < major < VERSION_MIN:
@@ -80,11 +80,11 @@ def evaluate_privileges(answers: Mapping[str, bool]) -> Iterator[DoctorCheckResu
     """Check whether the database user may create tables and schemas in PostgreSQL.
 
     Args:
-        answers: Whether the user has a privilege, by the SQL expression that tests it (a key of
-            `RIGHTS`).
+        answers: Maps each SQL expression that tests a privilege (a key of `RIGHTS`) to whether the
+            user has this privilege.
 
     Yields:
-        A finding for each missing privilege, or one passed result if none is missing.
+        A finding for each missing privilege, or one passed result if none are missing.
     """
     lacking = [question for question in RIGHTS if not answers[question]]
     for question in lacking:

@@ -30,7 +30,7 @@ def check_machine(config: Config) -> Iterator[DoctorCheckResult]:
         config: Configuration of the components that run on this machine.
 
     Yields:
-        One result for each requirement, and one for each folder on disk.
+        One result for each requirement, and one for each folder that components write to.
     """
     yield evaluate_python(sys.version_info[:3])
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -21,7 +21,7 @@ FREE_NAMES_MIN: Final = 10_000
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FreeSpace:
-    """The space of a file system that is available to users other than root.
+    """The free space of a file system that is available to users other than root.
 
     Attributes:
         bytes: Available bytes.
@@ -36,10 +36,10 @@ def evaluate_python(version: Sequence[int]) -> DoctorCheckResult:
     """Check whether Hourmark supports a Python version.
 
     Args:
-        version: Version numbers, such as (3, 11, 7).
+        version: Version components, such as (3, 11, 7).
 
     Returns:
-        A finding if the version is older than 3.11 (`PYTHON_MIN`), otherwise a passed result.
+        A finding if the version is older than 3.11 (`PYTHON_MIN`); otherwise a passed result.
     """
     needed, given = (".".join(map(str, v)) for v in (PYTHON_MIN, version[:3]))
     if tuple(version[:2]) < PYTHON_MIN:
@@ -53,17 +53,17 @@ def evaluate_python(version: Sequence[int]) -> DoctorCheckResult:
 
 
 def evaluate_open_files(hard: int | None, connections_max: int, others: int) -> DoctorCheckResult:
-    """Check whether a delivery service may open enough files for its connections.
+    """Check whether a delivery service can open enough files for its connections.
 
     Only the hard limit matters, because the service raises its soft limit to the hard limit.
 
     Args:
-        hard: Hard limit of open files of a process; None if unlimited.
+        hard: Hard limit on the number of open files of a process; None if unlimited.
         connections_max: Value of the setting `service.connections_max`.
         others: Number of files that the service opens in addition to connections.
 
     Returns:
-        A finding if `hard` is less than `connections_max + others`, otherwise a passed result.
+        A finding if `hard` is less than `connections_max + others`; otherwise a passed result.
     """
     needed = connections_max + others
     if hard is not None and hard < needed:
@@ -82,17 +82,17 @@ def evaluate_open_files(hard: int | None, connections_max: int, others: int) -> 
 
 
 def evaluate_free_space(setting: str, folder: str, space: FreeSpace | None) -> DoctorCheckResult:
-    """Check whether the file system of a state folder has enough free bytes and inodes.
+    """Check whether the file system of a folder has enough free space and inodes.
 
     Args:
-        setting: Name of the setting that names the folder, such as `tailer.state_dir`.
+        setting: Name of the setting that contains the path, such as `tailer.state_dir`.
         folder: Path of the folder.
         space: Available space; None if the folder does not exist.
 
     Returns:
-        A finding if less than 1 GiB (`FREE_BYTES_MIN`) or fewer than 10,000 inodes
-        (`FREE_NAMES_MIN`) are available, a skipped result if the folder does not exist, otherwise a
-        passed result.
+        A skipped result if the folder does not exist. A finding if less than 1 GiB
+        (`FREE_BYTES_MIN`) or fewer than 10,000 inodes (`FREE_NAMES_MIN`) are available. Otherwise,
+        a passed result.
     """
     subject = f"{setting} ({folder})"
     if space is None:
@@ -124,13 +124,13 @@ def evaluate_java(
     """Check whether a Java executable runs and has a supported version.
 
     Args:
-        setting: Name of the setting that names the executable, such as `mirror.java`.
+        setting: Name of the setting that contains the executable, such as `mirror.java`.
         executable: Path of the executable, or its name on the search path.
-        version: Major version of this Java; None if the executable cannot be run.
+        version: Major Java version; None if the executable cannot be run.
         allowed: Supported major versions.
 
     Returns:
-        A finding if the executable cannot be run or its version is not supported, otherwise a
+        A finding if the executable cannot be run or its version is not supported; otherwise a
         passed result.
     """
     subject, versions = f"Java of {setting} ({executable})", " or ".join(map(str, allowed))

@@ -25,14 +25,13 @@ CHECK: Final = "registry"
 
 
 def check_registry(config: Config) -> Iterator[DoctorCheckResult]:
-    """Check whether the schema registry answers and has all schemas that the ledger knows.
+    """Check whether the schema registry is available and contains all schemas of the ledger.
 
     Args:
-        config: Configuration that names the schema registry and the ledger (the database of the
-            ETL).
+        config: Configuration of the schema registry and the ledger (the database of the ETL).
 
     Yields:
-        A passed result once the registry has answered, then the results of `evaluate_schemas`, or
+        A passed result when the registry has answered. Then, the results of `evaluate_schemas`, or
         a skipped result if the ledger cannot be read.
 
     Raises:
@@ -55,15 +54,15 @@ def check_registry(config: Config) -> Iterator[DoctorCheckResult]:
 def evaluate_schemas(
     registry: RegistryClient, known: Mapping[int, KnownSchema]
 ) -> Iterator[DoctorCheckResult]:
-    """Check whether the schema registry returns each known schema under its known id and subject.
+    """Check whether the schema registry contains each known schema under its id and subject.
 
     Args:
         registry: Schema registry to check.
-        known: Schemas that the ledger (the database of the ETL) knows, by schema id.
+        known: Schemas stored in the ledger (the database of the ETL), with their ids as keys.
 
     Yields:
-        A finding for each schema that is missing or whose id belongs to another schema, or one
-        passed result if there are no problems.
+        A finding for each schema that is missing, or whose id belongs to another schema. One passed
+        result if there are no problems.
 
     Raises:
         Unavailable: The registry does not answer.

@@ -34,21 +34,21 @@ _H_MS: Final = 3_600_000
 def evaluate_retention(
     cluster: str, open_hours: Mapping[str, Hour], retention_ms: Mapping[str, int], now_ms: int
 ) -> Iterator[DoctorCheckResult]:
-    """Check whether Kafka topics retain records long enough for hourly buckets that are still open.
+    """Check whether Kafka topics retain records long enough for hourly buckets that are not closed.
 
-    An open hour is an hourly bucket of an event type that is not closed yet. Its age must not
-    exceed half of the retention of the type's topic, because its records may have to be read again.
+    The age of an open bucket must not exceed half of the topic's retention, because its records may
+    have to be read again.
 
     Args:
         cluster: Name of the cluster, shown in the results.
-        open_hours: Oldest open hour by type name.
-        retention_ms: Setting `retention.ms` of each type's topic, by type name. A negative value
-            means unlimited retention; a missing type is not checked.
+        open_hours: Maps each event type name to the hour of its oldest open bucket.
+        retention_ms: Maps each event type name to `retention.ms` of its topic. A negative value
+            means unlimited retention. A missing type is not checked.
         now_ms: Current time in Unix milliseconds.
 
     Yields:
-        A finding for each type whose oldest open hour is too old, or one passed result if there is
-        none. Nothing if `open_hours` is empty.
+        A finding for each type whose oldest open bucket is too old, or one passed result if there
+        are none. Nothing if `open_hours` is empty.
     """
     found = []
     for name, hour in sorted(open_hours.items()):
@@ -84,14 +84,14 @@ def evaluate_retention(
 
 
 def check_retention(config: Config) -> Iterator[DoctorCheckResult]:
-    """Check whether Kafka topics retain records long enough for hourly buckets that are still open.
+    """Check whether Kafka topics retain records long enough for hourly buckets that are not closed.
 
     Args:
-        config: Configuration that names the ledger (the ETL's database) and the Kafka clusters.
+        config: Configuration of the ledger (the ETL's database) and the Kafka clusters.
 
     Yields:
-        The results of `evaluate_retention` for each cluster. A skipped result for a cluster that
-        does not answer, or a single one if the ledger cannot be read.
+        The results of `evaluate_retention` for each cluster, or a skipped result if the cluster
+        does not answer. A single skipped result if the ledger cannot be read.
     """
     try:
         with open_existing_ledger(config) as ledger:

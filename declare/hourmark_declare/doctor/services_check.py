@@ -25,16 +25,16 @@ CHECK: Final = "services"
 def check_services(config: Config) -> Iterator[DoctorCheckResult]:
     """Check whether each delivery service in `tailer.service_urls` is ready.
 
-    The tailer, the component that reads log files, sends their lines to these services.
+    The tailer, which reads log files, sends their lines to these services.
 
     Args:
-        config: Configuration with the group `tailer`.
+        config: Configuration with the settings group `tailer`.
 
     Yields:
         One result for each URL, or a single skipped result if `tailer.sources` is empty.
 
     Raises:
-        ConfigError: A file in the group `tailer.tls` cannot be loaded.
+        ConfigError: A certificate or key in `tailer.tls` cannot be loaded.
     """
     if not config.tailer.sources:
         yield skipped_result(
@@ -58,10 +58,11 @@ def evaluate_service(url: str, status: int, body: bytes) -> DoctorCheckResult:
     Args:
         url: URL of the service, shown in the result.
         status: HTTP status code; 200 means that the service is ready.
-        body: Response body. If the service is not ready, JSON with the list `reasons`.
+        body: Response body, which contains JSON with the list `reasons` if the service is not
+            ready.
 
     Returns:
-        A passed result if the status is 200, otherwise a finding that quotes the reasons.
+        A passed result if the status is 200; otherwise a finding that quotes the reasons.
     """
     if status == 200:
         return passed_result(CHECK, url, "ready")

@@ -25,16 +25,17 @@ _ANSWER_S: Final = 10.0
 
 
 def check_storage(config: Config) -> Iterator[DoctorCheckResult]:
-    """Check whether the storage of buckets answers and refuses to overwrite files.
+    """Check whether the bucket storage is available and refuses to overwrite files.
 
-    Creates a temporary folder below `storage.root` and deletes it. For HDFS, also checks the state
-    of the NameNode.
+    Creates a temporary folder below `storage.root` and deletes it. For HDFS, the state of the
+    NameNode is also checked.
 
     Args:
-        config: Configuration with the group `storage`.
+        config: Configuration with the settings group `storage`.
 
     Yields:
-        One result for each aspect. The overwrite test is skipped if another user owns a local root.
+        One result for each aspect. The overwrite test is skipped if `storage.root` is a local
+        folder owned by another user.
 
     Raises:
         StorageError: The storage does not answer.

@@ -16,11 +16,12 @@ def evaluate_namenode(bean: Mapping[str, Any], replication: int) -> Iterator[Doc
     """Check safe mode, missing blocks, free space and live datanodes of an HDFS NameNode.
 
     Args:
-        bean: Attributes of the JMX bean `NameNodeInfo`, as the NameNode returns them from `/jmx`.
+        bean: Attributes of the JMX bean `NameNodeInfo`, as returned by the NameNode from `/jmx`.
         replication: Value of the setting `storage.replication`, the required number of datanodes.
 
     Yields:
-        A finding for each problem, and a passed result if enough datanodes are live.
+        A finding for each problem. A passed result if enough datanodes are live, even if there are
+        other findings.
     """
     if bean.get("Safemode"):
         yield finding_result(

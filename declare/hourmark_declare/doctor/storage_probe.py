@@ -23,17 +23,16 @@ _USE_ANOTHER: Final = (
 
 
 def probe_storage(storage: Storage) -> Iterator[DoctorCheckResult]:
-    """Test whether a storage refuses to overwrite existing files and folders.
+    """Test whether a storage system refuses to overwrite existing files and folders.
 
-    Works in a new temporary folder, which is deleted at the end.
+    Uses a new temporary folder, which is deleted at the end.
 
     Args:
         storage: Storage to test.
 
     Yields:
-        A finding for each overwrite that the storage accepted, for a failed write or for a failed
-        deletion of the temporary folder. A passed result if all writes succeeded and all
-        overwrites were refused.
+        A finding for each accepted overwrite, for a failed write, and for a failed deletion of the
+        temporary folder. A passed result if all writes succeeded and all overwrites were refused.
 
     Raises:
         StorageError: An operation failed for a reason other than an existing target.

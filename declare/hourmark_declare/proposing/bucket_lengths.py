@@ -20,9 +20,10 @@ RECENT_MS: Final = 2 * 3_600_000
 
 
 class BucketLength(NamedTuple):
-    """A bucket length and why it was chosen.
+    """A bucket length, and the reason for choosing it.
 
-    A bucket holds the events of one type and time interval; its length is that of the interval.
+    A bucket contains the events of one type in one time interval. Its length is the length of the
+    interval.
 
     Attributes:
         seconds: Length of a bucket in seconds.
@@ -35,15 +36,16 @@ class BucketLength(NamedTuple):
 
 
 def choose_bucket_length(newest: Mapping[Path, str | None], now_ms: int) -> BucketLength:
-    """Choose the bucket length for log files by the age of their newest lines.
+    """Choose the bucket length for log files, based on the age of their newest lines.
 
     Args:
-        newest: Time of the newest line of each log file in ISO 8601; None if its lines contain no
-            time. Such lines are events of the time at which they are read.
+        newest: Maps each log file to the time of its newest line in ISO 8601; None if its lines
+            contain no time. The event time is then the time at which a line is read.
         now_ms: Current time in Unix milliseconds.
 
     Returns:
-        A minute if any line is less than two hours old or contains no time, otherwise an hour.
+        One minute if any of these lines is less than two hours old or contains no time; otherwise
+        one hour.
     """
     for path, time in newest.items():
         if time is None:
@@ -60,7 +62,7 @@ def read_bucket_length(settings: Path) -> BucketLength | None:
         settings: Path of the configuration file.
 
     Returns:
-        The length; None if the file does not exist or does not set `parsing.bucket_seconds`.
+        The bucket length; None if the file does not exist or does not set `parsing.bucket_seconds`.
 
     Raises:
         UsageError: The file cannot be read or is not valid TOML.

@@ -19,26 +19,23 @@ _ALWAYS: Final = EventTimeLimits(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """One possible format of a log file, not yet tried on the lines of the file.
+    """One possible format of a log file, to be tried on sample lines.
 
-    A format consists of the declaration of an event type, which is written to a TOML file of its
-    own (the type file), and the settings of the source that reads the log file.
+    A format consists of an event type, declared in the type file, and settings of the source.
 
     Attributes:
-        form: Description of the format for users, such as `JSON lines`.
-        line: Table `[line]` of the type file, which defines how lines are parsed; empty if the
-            built-in type `syslog` parses them.
-        fields: Tables `[[fields]]` of the type file, one Avro field each.
+        form: Description for users, such as `JSON lines`.
+        line: Table `[line]` of the type file, which defines how lines are parsed; empty for the
+            built-in type `syslog`.
+        fields: Tables `[[fields]]` of the type file, one for each Avro field.
         format: Format of the source, `free` or `syslog`.
-        record_start: Regular expression that matches the first line of each multi-line record;
-            empty if every line is a record.
-        catches_all: Whether a line that does not match the format still becomes an event, with the
-            whole line as its message.
-        zone: IANA time zone that the abbreviations in the timestamps belong to; empty to use the
-            zone that the user chose.
-        container_log: Whether the file is read as a container log of Kubernetes.
-        doubts: Interpretations of timestamps that may be wrong, as sentences for users.
-        notes: Further information about the format, as sentences for users.
+        record_start: Regular expression for the first line of each multi-line record; empty if
+            every line is a record.
+        catches_all: Whether lines that do not match become events with the whole line as message.
+        zone: IANA time zone that abbreviations in timestamps refer to; empty for the user's zone.
+        container_log: Whether the file is a Kubernetes container log.
+        doubts: Uncertain interpretations of timestamps, as sentences for users.
+        notes: Further information, as sentences for users.
     """
 
     form: str
@@ -70,7 +67,7 @@ class Candidate:
             name: Name of the type.
 
         Returns:
-            A mapping with the keys `name`, `line` and `fields`, which the caller writes as TOML.
+            A dict with the keys `name`, `line` and `fields`, which the caller writes as TOML.
         """
         return {
             "name": name,
@@ -85,18 +82,18 @@ class Candidate:
             name: Name of the source and of its type.
 
         Returns:
-            A mapping with the keys `name`, `format` and `types`, and also `catch_all` if lines that
-            do not match the format become events.
+            A dict with the keys `name`, `format` and `types`, and also `catch_all` if lines that do
+            not match the format become events.
         """
         catch_all = {"catch_all": name} if self.catches_all else {}
         return {"name": name, "format": self.format, "types": [self.type_name(name)], **catch_all}
 
     @property
     def without_time(self) -> Candidate:
-        """Return a copy of this candidate in which the event time is the time of reading the line.
+        """Return a copy that uses the time at which a line is read as its event time.
 
-        Use it if the time in the lines is ambiguous. The text of that time is kept in the field
-        `log_time`.
+        Use the copy if the time in the lines is ambiguous. The text of the time is kept in the
+        field `log_time`.
         """
         line = {
             name: value
@@ -122,17 +119,17 @@ class Candidate:
 
     @property
     def without_catch_all(self) -> Candidate:
-        """Return a copy of this candidate in which `catches_all` is False.
+        """Return a copy in which `catches_all` is False.
 
-        With the copy, lines that do not match the format become dead letters (lines that no type
-        can parse), so that they can be counted.
+        Lines that do not match the format then become dead letters (lines that no event type can
+        parse), so they can be counted.
         """
         return dataclasses.replace(self, catches_all=False)
 
     def to_declarations(self, name: str) -> Declarations:
-        """Return declarations with which sample lines can be parsed in this format.
+        """Return declarations for parsing sample lines in this format.
 
-        The declarations contain one event type and one source. They accept lines of any age.
+        The declarations contain one event type and one source, and accept lines of any age.
 
         Args:
             name: Name of the source and of its type.

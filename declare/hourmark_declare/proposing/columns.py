@@ -41,16 +41,16 @@ _AGENT: Final = re.compile(r"(?:Mozilla|curl|Wget|python|Go-http|kube-probe|ELB-
 
 
 class Column(NamedTuple):
-    """A column of a table in a log file, and the event field that its values become.
+    """A column of a table in a log file, and the corresponding event field.
 
     Attributes:
         name: Name of the field.
-        values: Values of the column in the sample, one for each row. Quotes or brackets that
-            enclose all values are removed.
-        wrap: Character that encloses all values in the file: `"` for quotes, `[` for brackets;
+        values: Values of the column in the sample, one for each row, without quotes or brackets
+            that enclose all values.
+        wrap: Character that encloses all values in the file: `"` for quotes or `[` for brackets;
             empty if there is none.
-        width: Number of columns of the file that this column consists of: 1, or 2 if a date and a
-            time of day in adjacent columns were combined.
+        width: Number of columns in the file: 2 if a date and a time of day in adjacent columns were
+            combined, otherwise 1.
     """
 
     name: str
@@ -60,17 +60,17 @@ class Column(NamedTuple):
 
 
 def delimited_candidates(sample: FileSample) -> Iterator[Candidate]:
-    """Yield the formats in which a log file can be read as a table with delimited columns.
+    """Yield the formats for reading a log file as a table with delimited columns.
 
-    The delimiters commas, semicolons, tabs and vertical bars are tried.
+    Commas, semicolons, tabs and vertical bars are tried as delimiters. At least 90% of the lines
+    must have the same number of columns, and at least three columns. Unless a header names the
+    columns, one of them must contain a timestamp.
 
     Args:
         sample: First and last lines of a log file.
 
     Yields:
-        At most one candidate format for each delimiter. Nothing for a delimiter unless at least 90
-        % of the lines have the same number of columns, at least three. If no header names the
-        columns, one of them must contain a timestamp.
+        At most one candidate format for each delimiter.
     """
     lines = _written_lines(sample)
     for delimiter in _DELIMITERS:
@@ -81,16 +81,17 @@ def delimited_candidates(sample: FileSample) -> Iterator[Candidate]:
 
 
 def spaced_candidates(sample: FileSample) -> Iterator[Candidate]:
-    """Yield the format in which a log file can be read as a table with columns between spaces.
+    """Yield the format for reading a log file as a table with columns separated by spaces.
+
+    At least 90% of the lines must have the same number of columns, and at least five columns.
+    Unless a header names the columns, one of them must contain a timestamp, two must contain other
+    numbers, and less than half may contain words. Otherwise, the lines are considered sentences.
 
     Args:
         sample: First and last lines of a log file.
 
     Yields:
-        At most one candidate format. Nothing unless at least 90 % of the lines have the same number
-        of columns, at least five. If no header names the columns, one of them must contain a
-        timestamp, two must contain other numbers, and less than half may contain words, because
-        lines of words are sentences.
+        At most one candidate format.
     """
     lines = _written_lines(sample)
     rows = [_TOKEN.findall(line) for line in lines if not line.startswith("#")]

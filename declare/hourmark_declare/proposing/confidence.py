@@ -1,4 +1,4 @@
-"""How far a proposal can be trusted, and what is proposed instead where it cannot."""
+"""Confidence in a proposed format: high, medium or low, with reasons."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Confidence(enum.StrEnum):
     Attributes:
         HIGH: Nearly all lines of the sample match the format, and no other interpretation was
             found.
-        MEDIUM: No content of the file is lost, but the user should read the reasons.
+        MEDIUM: No content of the file is lost, but the user should review the reasons.
         LOW: The format is a guess, which the user should confirm.
     """
 
@@ -33,7 +33,8 @@ class Assessment(NamedTuple):
 
     Attributes:
         confidence: Level of confidence.
-        reasons: Why the confidence is not high, as sentences for users; empty if it is high.
+        reasons: Reasons why the confidence is not high, as sentences for users; empty if it is
+            high.
     """
 
     confidence: Confidence
@@ -43,23 +44,22 @@ class Assessment(NamedTuple):
 def assess(
     candidate: Candidate, *, records: int, fitting: int, caught: int, has_time: bool
 ) -> Assessment:
-    """Return the confidence in a proposed log format, given how much of a sample it matches.
+    """Determine the confidence in a proposed log format from the share of a sample that it matches.
 
-    A record is one line, or several lines if the format has multi-line records.
+    A record is a line, or several lines if the format has multi-line records.
 
     Args:
         candidate: The proposed format.
         records: Number of records in the sample.
         fitting: Number of records that match the format.
-        caught: Number of records that do not match the format but become events with the whole text
-            as message.
+        caught: Number of records that do not match the format, but become events with the whole
+            text as message.
         has_time: Whether the matching records contain an event time.
 
     Returns:
-        Low confidence if less than 90 % of the records match, or if a time can be interpreted in
-        more than one way. Medium confidence if less than 97 % match, the sample has fewer than ten
-        records, the records contain no time, or the candidate has notes for users. High confidence
-        otherwise.
+        Low confidence if less than 90% of the records match, or if a time is ambiguous. Medium
+        confidence if less than 97% match, the sample has fewer than ten records, the records
+        contain no time, or the format has notes for users. Otherwise, high confidence.
     """
     share = fitting / max(records, 1)
     guesses = [*candidate.doubts]

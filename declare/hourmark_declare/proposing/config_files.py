@@ -18,14 +18,13 @@ _DAY: Final = 86_400
 
 
 class ConfigChoices(NamedTuple):
-    """The settings of a new configuration that the log files do not determine.
+    """The settings of a new configuration that cannot be derived from the log files.
 
     Attributes:
-        first_hour: First bucket in which events of the new types are stored. Its length is also the
-            length of all other buckets.
-        zone: IANA time zone of timestamps that name no zone.
-        storage_root: URL of the folder in which buckets are stored, such as
-            `hdfs://namenode:8020/events`; None to use the storage of the local stack.
+        first_hour: First bucket of the new event types. Its length is the length of all buckets.
+        zone: IANA time zone of timestamps without a time zone.
+        storage_root: URL of the storage folder for buckets, such as `hdfs://namenode:8020/events`;
+            None for the storage of the local stack.
         now_ms: Current time in Unix milliseconds.
     """
 
@@ -38,15 +37,15 @@ class ConfigChoices(NamedTuple):
 def render_files(
     proposals: Sequence[Proposal], folder: Path, choices: ConfigChoices
 ) -> dict[Path, str]:
-    """Return the texts of all files of a new configuration.
+    """Render all files of a new configuration.
 
     Args:
         proposals: The selected format of each log file.
-        folder: Absolute path of the configuration folder, written into the settings.
-        choices: Settings that do not follow from the log files.
+        folder: Absolute path of the configuration folder, which is written to the settings.
+        choices: Settings that cannot be derived from the log files.
 
     Returns:
-        Text of each file, by path relative to `folder`.
+        Maps the path of each file, relative to `folder`, to its content.
     """
     return {
         SETTINGS: _settings(proposals, folder, choices),
@@ -56,31 +55,32 @@ def render_files(
 
 
 def render_type_files(proposals: Sequence[Proposal]) -> dict[Path, str]:
-    """Return the texts of the files that declare event types, one for each log file.
+    """Render the files that declare event types, one for each log file.
 
-    Log files that the built-in type `syslog` parses need no type file and are omitted.
+    Log files that are parsed by the built-in type `syslog` need no such file and are omitted.
 
     Args:
         proposals: The selected format of each log file.
 
     Returns:
-        TOML text by path relative to the configuration folder, such as `types/NAME.toml`.
+        Maps the path of each file, such as `types/NAME.toml`, to its content. Paths are relative to
+        the configuration folder.
     """
     return {Path("types", f"{p.name}.toml"): _type_file(p) for p in proposals if p.candidate.line}
 
 
 def required_lateness_s(proposals: Sequence[Proposal], now_ms: int) -> int:
-    """Return the lateness limit under which no existing line is rejected as too old.
+    """Return a lateness limit that is high enough for all existing lines.
 
-    The lateness limit is the maximum age that a line may have when it is read.
+    The lateness limit is the maximum age of a line when it is read. Older lines are rejected.
 
     Args:
         proposals: The selected format of each log file, with the time of its oldest event.
         now_ms: Current time in Unix milliseconds.
 
     Returns:
-        Limit in seconds: whole days that exceed the age of the oldest event by one to two days, or
-        the default limit if that is higher.
+        The limit in seconds. It is a number of whole days that exceeds the age of the oldest event
+        by one to two days, but is at least the default limit.
     """
     oldest = min(
         (_unix_s(p.oldest) for p in proposals if p.oldest is not None), default=now_ms / 1000
@@ -127,26 +127,26 @@ def _sources(proposals: Sequence[Proposal], choices: ConfigChoices) -> str:
 
 
 def render_sources(proposals: Sequence[Proposal]) -> str:
-    """Return the TOML text that declares one source for each log file in `sources.toml`.
+    """Render the part of `sources.toml` that declares one source for each log file.
 
     Args:
         proposals: The selected format of each log file.
 
     Returns:
-        One table `[[source]]` for each log file, in the order of `proposals`.
+        TOML text with one table `[[source]]` for each log file, in the order of `proposals`.
     """
     return render_toml({"source": [p.candidate.source(p.name) for p in proposals]})
 
 
 def render_limits(lateness: int) -> str:
-    """Return the TOML text that sets the maximum age of lines in `sources.toml`.
+    """Render the part of `sources.toml` that sets the maximum age of lines.
 
     Args:
-        lateness: Maximum age of a line in seconds. Older lines are not stored as events, but
-            separately as dead letters.
+        lateness: Maximum age of a line in seconds. Older lines become dead letters instead of
+            events.
 
     Returns:
-        The table `[limits]`, with a comment that states the limit and the default in days.
+        TOML text with the table `[limits]`, and a comment with the limit and the default in days.
     """
     return (
         f"\n[limits]\n# {lateness // _DAY} days, so that the oldest line that is there is an "
@@ -158,17 +158,18 @@ def render_limits(lateness: int) -> str:
 
 
 def render_tailer_sources(proposals: Sequence[Proposal], zone: str) -> str:
-    """Return the TOML text for `hourmark.toml` that configures which log files are read.
+    """Render the part of `hourmark.toml` that specifies the log files to read.
 
-    The tailer, the component that reads log files, uses these settings.
+    The tailer, which reads log files, uses these settings.
 
     Args:
-        proposals: The selected format of each log file. If timestamps end with the abbreviation of
-            a time zone, the format may have its own zone, which takes precedence over `zone`.
-        zone: IANA time zone of timestamps that name no zone.
+        proposals: The selected format of each log file. A zone in the format, derived from
+            abbreviations in timestamps, takes precedence over `zone`.
+        zone: IANA time zone of timestamps without a time zone.
 
     Returns:
-        One table `[[tailer.sources]]` for each log file, in the order of `proposals`.
+        TOML text with one table `[[tailer.sources]]` for each log file, in the order of
+        `proposals`.
     """
     text = ""
     for p in proposals:

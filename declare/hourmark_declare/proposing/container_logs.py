@@ -1,4 +1,4 @@
-"""Candidates for container logs of Kubernetes (CRI): the format of what the containers wrote."""
+"""Candidates for Kubernetes container logs (CRI): the format of the texts from the containers."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ CandidateSource = Callable[[FileSample], Iterator[Candidate]]
 def container_log_candidates(
     sample: FileSample, inner_sources: Sequence[CandidateSource]
 ) -> Iterator[Candidate]:
-    """Yield formats for container logs of Kubernetes (CRI), whose lines contain logs of a program.
+    """Yield formats for Kubernetes container logs (CRI), whose lines contain the log of a program.
 
-    A line has the form `<time> <stream> <P or F> <text>`. When the file is read later, headers are
-    removed and partial lines (`P`) are joined, so that only the format of the texts is to be
-    determined. An event whose text contains no time has the time in the header. The names of pod,
-    namespace and container are taken from the path of the file.
+    A line has the form `<time> <stream> <P or F> <text>`. Headers are removed and partial lines
+    (`P`) are joined when the file is read, so only the format of the texts must be determined. If a
+    text contains no time, the time in the header is used. Pod, namespace and container are derived
+    from the path of the file.
 
     Args:
         sample: First and last lines of a log file.
-        inner_sources: Functions that yield candidate formats for the texts.
+        inner_sources: Functions that yield possible formats of the texts.
 
     Yields:
-        One candidate for each format of the texts that has single-line records. Nothing if less
-        than 90 % of the lines have the form of a container log.
+        One candidate for each possible format of the texts, except formats with multi-line records
+        and the format `syslog`. Nothing if less than 90% of the lines have the form of a container
+        log.
     """
     body = b"".join(line + b"\n" for line in sample.lines)
     records = [record for _, record in cri.split_records(body) if record is not None]

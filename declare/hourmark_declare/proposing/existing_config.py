@@ -30,13 +30,13 @@ _FIRST_HOUR: Final = re.compile(r'^(\s*(?:types\.)?first_hour\s*=\s*)"[^"]*"', r
 
 @dataclass(frozen=True)
 class ExistingConfig:
-    """A configuration folder that already exists, to which further log files are to be added.
+    """The content of an existing configuration folder, to which log files can be added.
 
-    Instances hold the texts of the files and do not write to the folder.
+    Instances do not write to the folder.
 
     Attributes:
         folder: Path of the folder.
-        settings: Text of `hourmark.toml`, the settings of all components.
+        settings: Text of `hourmark.toml`, which contains the settings of all components.
         sources: Text of `types/sources.toml`, which declares the log sources.
         types: Names of the TOML files in the folder `types`, without their suffix.
     """
@@ -48,10 +48,10 @@ class ExistingConfig:
 
     @classmethod
     def read(cls, folder: Path) -> ExistingConfig | None:
-        """Read the configuration in a folder, if the folder contains one.
+        """Read the configuration in a folder, if there is one.
 
         Args:
-            folder: Path of the folder, which may not exist.
+            folder: Path of the folder, which need not exist.
 
         Returns:
             The configuration; None if the folder contains no `hourmark.toml`.
@@ -79,9 +79,9 @@ class ExistingConfig:
 
     @property
     def names(self) -> frozenset[str]:
-        """Return all names that are used by the sources and event types of this configuration.
+        """Return the names of all sources and event types in this configuration.
 
-        A log file that is added to the configuration needs a different name.
+        A log file that is added needs a different name.
         """
         followed = (source.get("name", "") for source in self._followed)
         return (
@@ -92,24 +92,23 @@ class ExistingConfig:
 
     @property
     def bucket_seconds(self) -> int:
-        """Return the length of a bucket in seconds.
+        """Return the bucket length in seconds.
 
         Returns:
-            The setting `parsing.bucket_seconds`; 3600 if it is not set.
+            The value of `parsing.bucket_seconds`; 3600 if it is not set.
         """
         return int(tomllib.loads(self.settings).get("parsing", {}).get("bucket_seconds", 3600))
 
     def choose_first_hour(self, wanted: Hour, now_ms: int) -> Hour | None:
-        """Return the first hourly bucket for types that are added to this configuration.
+        """Choose the first hourly bucket of event types that are added to this configuration.
 
         Args:
             wanted: Bucket that `choose_first_hour` returns for the added log files.
             now_ms: Current time in Unix milliseconds.
 
         Returns:
-            The first bucket, to be set as `types.first_hour`. None if the settings contain no
-            `types.first_hour` that can be replaced in the text; buckets then start when the types
-            are applied.
+            The bucket to set as `types.first_hour`. None if the text of the settings contains no
+            `types.first_hour` that can be replaced; buckets then start when the types are applied.
 
         Raises:
             UsageError: `types.first_hour` in the settings is invalid.
@@ -124,10 +123,10 @@ class ExistingConfig:
         return first
 
     def refuse_tailed_files(self, files: Iterable[Path]) -> None:
-        """Raise an error if this configuration already reads one of the given log files.
+        """Check that this configuration does not read any of the given log files yet.
 
         Args:
-            files: Absolute paths of log files to add.
+            files: Absolute paths of the log files to add.
 
         Raises:
             UsageError: A path matches a file pattern in `[[tailer.sources]]` of the configuration.
@@ -154,20 +153,20 @@ class ExistingConfig:
     def render_extended(
         self, proposals: Sequence[Proposal], zone: str, now_ms: int, begins: Hour | None
     ) -> dict[Path, str]:
-        """Return the texts of all files to write when log files are added to this configuration.
+        """Render the files that change when log files are added to this configuration.
 
         Args:
             proposals: The selected format of each added log file.
-            zone: IANA time zone of timestamps that name no zone.
+            zone: IANA time zone of timestamps without a time zone.
             now_ms: Current time in Unix milliseconds.
             begins: New value of `types.first_hour`; None to leave the setting unchanged.
 
         Returns:
-            Complete text of each new or changed file, by path relative to the folder.
+            Maps the path of each new or changed file, relative to the folder, to its complete text.
 
         Raises:
-            UsageError: The lateness limit in `sources.toml` is too low for the added lines, and
-                cannot be raised automatically because it was edited.
+            UsageError: The lateness limit in `sources.toml` is too low for the added lines, and was
+                edited, so it cannot be raised automatically.
         """
         settings = self._beginning(begins) if begins else self.settings
         return {

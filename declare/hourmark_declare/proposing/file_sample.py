@@ -49,18 +49,18 @@ class FileSample(NamedTuple):
 def read_sample(path: Path) -> FileSample:
     """Read the first and the last lines of a log file.
 
-    At most 1,000 lines and 1 MiB are read from each end of the file. Lines are not duplicated if
-    the file is short.
+    At most 1,000 lines and 1 MiB are read from each end of the file. If the file is short, no line
+    is read twice.
 
     Args:
         path: Path of the log file.
 
     Returns:
-        The lines, the size of the file and the time of its last modification.
+        The lines, the size of the file, and the time of its last modification.
 
     Raises:
         UsageError: The path is a folder, or the file cannot be read, is compressed, contains no
-            line, or is not a text file.
+            lines, or is not a text file.
     """
     try:
         with path.open("rb") as file:
@@ -100,13 +100,13 @@ def read_sample(path: Path) -> FileSample:
 
 
 def text_type(sample: FileSample) -> str:
-    """Return the Avro type for free text of a log file.
+    """Return the Avro type for free text in a log file.
 
     Args:
         sample: First and last lines of the file.
 
     Returns:
-        `string` if all lines of the sample are UTF-8, otherwise `bytes`.
+        `string` if all lines of the sample are valid UTF-8; otherwise `bytes`.
     """
     try:
         for line in sample.lines:
@@ -117,16 +117,16 @@ def text_type(sample: FileSample) -> str:
 
 
 def ends_with_cr(pattern: str, sample: FileSample) -> str:
-    """Adapt a line pattern to a file whose lines end with CR LF, so that no value includes the CR.
+    """Adapt a line pattern to a file with CR LF line ends, so that no value includes the CR.
 
     Args:
         pattern: Regular expression for a line without its LF. Only a pattern that ends with `.*)`,
-            a group for the rest of the line, can be adapted.
+            the end of a group for the rest of the line, can be adapted.
         sample: First and last lines of the file.
 
     Returns:
-        The pattern with an optional CR after its last group. The unchanged pattern if at most half
-        of the lines end with a CR, or if it cannot be adapted.
+        The pattern with an optional CR after its last group. The pattern is unchanged if at most
+        half of the lines end with a CR, or if it cannot be adapted.
     """
     lines = sample.lines
     if 2 * sum(line.endswith(b"\r") for line in lines) <= len(lines) or not pattern.endswith(".*)"):

@@ -14,7 +14,7 @@ from hourmark.records.hours import Hour
 
 
 def choose_first_hour(oldest: Iterable[str | None], now_ms: int, bucket_seconds: int) -> Hour:
-    """Return the first hourly bucket for new types.
+    """Choose the first hourly bucket of new event types.
 
     Args:
         oldest: Time of the oldest line of each log file in ISO 8601; None if unknown.
@@ -36,7 +36,7 @@ def choose_first_hour(oldest: Iterable[str | None], now_ms: int, bucket_seconds:
 
 
 def choose_added_first_hour(before: str | None, wanted: Hour, now_ms: int) -> Hour | None:
-    """Return the first hourly bucket for types that are added to an existing configuration.
+    """Choose the first hourly bucket of event types that are added to an existing configuration.
 
     Args:
         before: Value of `types.first_hour` in the settings, such as `2026-11-21T05`; None if it is

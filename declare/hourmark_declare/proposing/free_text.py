@@ -53,15 +53,15 @@ _SYSLOG_MIN: Final = 0.8  # share of the lines that must have a header of syslog
 def syslog_candidates(sample: FileSample) -> Iterator[Candidate]:
     """Yield the format `syslog` if the lines of a log file begin with a syslog header.
 
-    The built-in event type `syslog` parses such lines. Lines of other formats may also begin with a
-    timestamp and words. A line is therefore accepted as syslog only if it has a priority, a BSD
-    timestamp (`Nov 21 05:07:11`), or a program name together with a host or process id.
+    The built-in event type `syslog` parses such lines. Lines in other formats may also begin with a
+    timestamp and words. Therefore, a line must have a priority, a BSD timestamp (`Nov 21
+    05:07:11`), or a program name together with a host or process id.
 
     Args:
         sample: First and last lines of a log file.
 
     Yields:
-        One candidate format if at least 80 % of the lines are accepted; otherwise nothing.
+        One candidate format if at least 80% of the lines meet this condition; otherwise nothing.
     """
     lines = [line for line in sample.lines if line.strip()][:1000]
     if sum(map(_is_syslog, lines)) >= _SYSLOG_MIN * len(lines):
@@ -88,8 +88,8 @@ def access_log_candidates(sample: FileSample) -> Iterator[Candidate]:
         sample: First and last lines of a log file.
 
     Yields:
-        One candidate format. Nothing if no line matches, or if more than 10 % of the matching lines
-        have further columns, because a table format describes such a file better.
+        One candidate format. Nothing if no line matches, or if more than 10% of the matching lines
+        have additional columns, because a table format is better for such a file.
     """
     access = re.compile(_ACCESS.encode())
     found = [match for line in sample.lines if (match := access.fullmatch(line)) is not None]
@@ -108,12 +108,12 @@ def access_log_candidates(sample: FileSample) -> Iterator[Candidate]:
 
 
 def timestamped_candidates(sample: FileSample) -> Iterator[Candidate]:
-    """Yield formats for lines that contain a timestamp, further fields and a message.
+    """Yield formats for lines with a timestamp, other fields and a message.
 
-    Up to two formats are yielded: one with multi-line records, if some lines seem to continue the
-    record before them, and one in which every line is a record. If the timestamps end with the
-    abbreviation of a time zone, each of these formats is yielded once with the default zone and
-    once for each zone that the abbreviations may mean.
+    There are up to two formats. The first has multi-line records, and is only yielded if some lines
+    seem to continue the previous record. In the second, every line is a record. If the timestamps
+    end with time zone abbreviations, each format is yielded with the default zone and with each
+    zone that the abbreviations may stand for.
 
     Args:
         sample: First and last lines of a log file.
@@ -139,13 +139,13 @@ def timestamped_candidates(sample: FileSample) -> Iterator[Candidate]:
 
 
 def untimed_candidates(sample: FileSample) -> Iterator[Candidate]:
-    """Yield the format of lines that contain fields, such as a level, but no timestamp.
+    """Yield the format of lines with fields, such as a level, but without a timestamp.
 
     Args:
         sample: First and last lines of a log file.
 
     Yields:
-        One candidate format if the lines have a level, or at least two fields in common; otherwise
+        One candidate format if the lines have a level or at least two fields in common; otherwise
         nothing.
     """
     texts = [
@@ -166,7 +166,7 @@ def untimed_candidates(sample: FileSample) -> Iterator[Candidate]:
 
 
 def plain_text_candidates(sample: FileSample) -> Iterator[Candidate]:
-    """Yield the format for unstructured lines of text, which every line matches.
+    """Yield the format for unstructured text, which matches every line.
 
     Each line becomes an event with the single field `message`. Its event time is the time at which
     the line is read.
@@ -258,10 +258,10 @@ def zone_doubts(zone: str) -> list[str]:
     """Return a warning if the abbreviation of a time zone is ambiguous, such as CST, IST or BST.
 
     Args:
-        zone: IANA time zone that was chosen for the abbreviation.
+        zone: IANA time zone chosen for the abbreviation.
 
     Returns:
-        One sentence for users; empty if the abbreviation has only one common meaning.
+        A list with one sentence for users; empty if the abbreviation has only one common meaning.
     """
     if zone in ("America/Chicago", "Asia/Kolkata", "Europe/London"):
         return [f"the abbreviation of the time zone is read as {zone}, and could be another"]

@@ -72,12 +72,12 @@ SPACE: Final = "[ \\t]"
 
 
 class LineCursor(NamedTuple):
-    """The position that the analysis of one log record has reached.
+    """The current position in the analysis of one log record.
 
-    The analysis reads the record from left to right, element by element.
+    A record is analyzed from left to right, element by element.
 
     Attributes:
-        text: The whole record.
+        text: Text of the record.
         at: Index in `text` of the next character to analyze.
         time: Start and end index of the record's timestamp in `text`; None if it has none.
     """
@@ -92,23 +92,21 @@ class LineCursor(NamedTuple):
 
 
 class LinePart(NamedTuple):
-    """An element, such as a level or a quoted text, that is next in nearly all log records.
+    """The next element of nearly all log records, such as a level or a quoted text.
 
     For the records `[main] started` and `[pool-1] done`, the first element is the text in brackets:
-    its pattern matches `[main]`, `ends` is `{0: 6, 1: 8}`, and `values` is `{"thread": ["main",
-    "pool-1"]}`.
+    `ends` is `{0: 6, 1: 8}`, and `values` is `{"thread": ["main", "pool-1"]}`.
 
     Attributes:
-        pattern: Regular expression that matches the element. Its capturing groups are written as
-            `(?P<{0}>…)`, `(?P<{1}>…)`; the caller replaces the numbers in braces by field names.
-            All other braces are doubled. The group of a timestamp is `(?P<time>…)`.
-        ends: For each record with the element, the index of the character after it. Keys are the
-            indexes of the records in the sequence of cursors.
-        values: For each group, in order, the proposed field name and the captured texts, one for
-            each key of `ends`; None if the group captured nothing. The list is empty for a
-            timestamp. The dict is empty if the element, such as a space, becomes no field.
-        is_optional: True if the analysis continues in all records; False if it continues only in
-            those with the element.
+        pattern: Regular expression for the element. Groups are written `(?P<{0}>…)`, `(?P<{1}>…)`;
+            the caller replaces the numbers with field names. All other braces are doubled. A
+            timestamp has the group `time`.
+        ends: Maps the index of each record that has the element to the index of the character after
+            it.
+        values: Maps the proposed field name of each group to the captured texts, one for each item
+            of `ends`; None if nothing was captured. The list is empty for a timestamp.
+        is_optional: Whether the analysis continues in all records, or only in those that have the
+            element.
     """
 
     pattern: str
@@ -119,23 +117,22 @@ class LinePart(NamedTuple):
 
 @dataclasses.dataclass(kw_only=True)
 class ReadingState:
-    """Mutable state of the analysis that finds the elements that log records have in common.
+    """Mutable state of the search for elements that log records have in common.
 
-    All records are read in parallel from left to right, one element (such as a level, a number or a
-    delimiter) at a time.
+    All records are analyzed in parallel from left to right, one element (such as a level, a number
+    or a delimiter) at a time.
 
     Attributes:
         records: Number of records at the start of the analysis.
-        needed: Minimum number of records that must have an element so that it counts as common; may
-            be fractional.
+        needed: Minimum number of records that must have an element in common; may be a fraction.
         time_pattern: Regular expression that matches the timestamps of the records.
         has_time: Whether nearly all records have a timestamp.
         multiline: Whether records consist of several lines.
         time_read: Whether the current positions are after the timestamp.
-        types: Avro type of each field found so far, by field name.
-        open_brackets: Opening brackets before the current positions that are not closed yet.
-        pending_key: Key of a `key=value` pair that was read last, while its value comes next; None
-            otherwise.
+        types: Maps the name of each field found so far to its Avro type.
+        open_brackets: Brackets that were opened before the current positions and are not closed
+            yet.
+        pending_key: Key of a `key=value` pair whose value is the next element; None otherwise.
     """
 
     records: int
@@ -150,9 +147,9 @@ class ReadingState:
 
 
 class PartRecognizer:
-    """A recognizer of the next element that nearly all log records have in common.
+    """A recognizer for the next element that nearly all log records have in common.
 
-    An element is, for example, a timestamp, a level, a quoted text, a number or a delimiter. Call
+    Examples of elements are a timestamp, a level, a quoted text, a number or a delimiter. Call
     `next_part` repeatedly to split the start of the records into elements.
 
     Args:
@@ -166,17 +163,16 @@ class PartRecognizer:
     def next_part(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         """Return the element that nearly all log records have at their current positions.
 
-        If several kinds of elements fit, such as a level and a word, the most specific one is
+        If several kinds of elements match, such as a level and a word, the most specific one is
         returned.
 
         Args:
-            cursors: Current position in each record. They are not changed; the caller moves them to
-                `LinePart.ends`.
+            cursors: Current position in each record. They are not changed; the caller advances them
+                to `LinePart.ends`.
 
         Returns:
-            The element, with the index after it in each record. None if the records have no element
-            in common at these positions, which means that the free text of the message starts
-            there.
+            The element, with its end in each record. None if the records have no element in common
+            at these positions, so the free text of the message starts there.
         """
         for recognize in (
             self._time,

@@ -1,10 +1,10 @@
 """Infers the template of log lines: a pattern with named fields, and a message at the end.
 
-All records are read from left to right at the same time. At each position, the most specific part
-is taken that nine in ten records have: the timestamp, a level, text in quotes or brackets, a
-program with its process id, a number, punctuation, or a word that something specific follows.
-Without a common part, the message begins. A part behind the timestamp that some records lack is
-optional together with what follows it, so that those are still read with the rest.
+All records are read in parallel from left to right. At each position, the most specific part is
+selected that 90% of the records have in common: the timestamp, a level, text in quotes or brackets,
+a program with its process id, a number, punctuation, or a word that something specific follows. If
+there is no common part, the message begins. If some records lack a part after the timestamp, this
+part and all later parts are optional, so these records still match.
 """
 
 from __future__ import annotations
@@ -40,12 +40,13 @@ class Template(NamedTuple):
     Attributes:
         pattern: Regular expression for a whole record, with a named group for each field and the
             group `message`.
-        start: Regular expression for the start of a record up to the end of its timestamp, without
-            named groups; empty if records have no timestamp.
-        types: Avro type of each field by name, in order. The time, the host and the message are not
-            included.
+        start: Regular expression, without named groups, for the start of a record up to the end of
+            its timestamp; empty if records have no timestamp.
+        types: Maps the name of each field to its Avro type, in order. The time, the host and the
+            message are not included.
         has_host: Whether `pattern` has the group `host`, which matches a host name.
-        parts: Number of fields, without the time, the message, and a host name before the message.
+        parts: Number of fields. The time, the message, and a host name before the message are not
+            counted.
     """
 
     pattern: str
@@ -62,19 +63,19 @@ def infer_template(
     *,
     multiline: bool,
 ) -> Template | None:
-    """Infer the structure that at least 90 % of the records of a log file have in common.
+    """Infer the structure that at least 90% of the records of a log file have in common.
 
     The structure consists of fields, such as a time, a level or a process id, and a message.
 
     Args:
-        texts: Records, without the line feed at their end.
+        texts: Records without trailing line feeds.
         times: Start and end index of the timestamp in each record; None for a record without one.
         time_pattern: Regular expression that matches these timestamps, without groups.
         multiline: Whether records consist of several lines.
 
     Returns:
-        The structure. If the records have nothing in common, a template with the message as its
-        only field. None if `texts` is empty.
+        The structure; None if `texts` is empty. If the records have nothing in common, the message
+        is the only field.
     """
     return _Inference(texts, times, time_pattern, multiline=multiline).infer() if texts else None
 

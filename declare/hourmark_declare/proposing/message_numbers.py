@@ -24,21 +24,21 @@ _KEYED_HOST: Final = re.compile(rf"(?<!\w)(?P<key>(?i:{'|'.join(HOST_KEYS[:7])})
 def message_pattern(
     rests: Sequence[str], taken: set[str], *, multiline: bool
 ) -> tuple[str, dict[str, str]]:
-    """Return a regular expression that matches log messages and captures values after common keys.
+    """Return a regular expression for log messages that captures the values after common keys.
 
-    A number is captured if at least 97 % of the messages contain it after the same key, as in
-    `EventCode=4624`. A host name after a key such as `host=` is captured as well.
+    The key must occur in at least 97% of the messages, followed by a number, as in
+    `EventCode=4624`, or by a host name, as in `host=web-01`.
 
     Args:
         rests: Messages, each the text of a record after its other fields.
-        taken: Names of the other fields. Values after keys with these names are not captured.
-        multiline: Whether messages consist of several lines. If not, at least two keys are needed,
-            because a single one may be part of a sentence.
+        taken: Names of the other fields. Values of keys with these names are not captured.
+        multiline: Whether messages consist of several lines. If not, at least two keys are
+            required, because a single key may be part of a sentence.
 
     Returns:
-        A pair: the regular expression, whose group `message` contains one group for each captured
-        value, and the Avro types of these groups by name. If there are fewer than five messages or
-        no such keys, the expression matches any text, and the types are empty.
+        A tuple of the regular expression and the Avro types of the captured values, with group
+        names as keys. The group `message` contains all other groups. If there are fewer than five
+        messages or no such keys, the expression matches any text, and the types are empty.
     """
     plain = (f"(?P<{MESSAGE}>.*)", dict[str, str]())
     least = 1 if multiline else 2

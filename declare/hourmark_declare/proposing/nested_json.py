@@ -1,8 +1,8 @@
-"""Infers a pattern that reads a time and other values from within JSON objects of one structure.
+"""Infers a pattern that captures a time and other values from JSON objects with the same structure.
 
-The payload `json` reads the time of a key at the top only. Where the time is deeper, as in logs of
-MongoDB or OpenTelemetry, a pattern over the text of the line reads it, together with the values
-that nearly all lines have in the same order; the whole line is kept as message.
+The payload `json` can only read a time from a top-level key. If the time is nested, as in logs of
+MongoDB or OpenTelemetry, a regular expression captures it from the text of the line, together with
+values that nearly all lines have in the same order. The whole line is kept as message.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class NestedFields(NamedTuple):
     """A regular expression that captures values from nested JSON objects, and the captured fields.
 
     For lines such as `{"log": {"ts": 1795237631, "level": "info"}}`, the groups capture the time
-    and the level, although both are inside the nested object.
+    and the level from the nested object.
 
     Attributes:
         pattern: Regular expression for a whole line. It has the group `time`, the group `message`
             for the whole line, and one group for each other field.
         time_format: Format of the group `time`: a `strptime` format, `rfc3339`, or `unix`,
             `unix-ms`, `unix-us` or `unix-ns`.
-        types: Avro type of each further group by name, in order.
+        types: Maps the name of each other group to its Avro type, in order.
     """
 
     pattern: str
@@ -61,16 +61,16 @@ class NestedFields(NamedTuple):
 def infer_nested_fields(lines: Sequence[bytes], written_ms: int) -> NestedFields | None:
     """Infer a regular expression for JSON lines whose timestamp is inside a nested object or list.
 
-    The declaration of an event type can name a time field only at the top level of a JSON object.
-    Lines with a nested time are therefore matched as text: the regular expression captures the time
-    and other values.
+    An event type can only have a time field at the top level of JSON objects. Lines with a nested
+    time are therefore parsed as text, with a regular expression that captures the time and other
+    values.
 
     Args:
         lines: Lines of a log file. Lines that are not JSON objects are ignored.
         written_ms: Time of the file's last modification in Unix milliseconds.
 
     Returns:
-        The regular expression and its fields. None if less than 90 % of the objects contain a
+        The regular expression and its fields. None if less than 90% of the objects contain a
         timestamp at the same nested key.
     """
     rows = parse_json_objects(lines)

@@ -46,22 +46,21 @@ _TOLD: Final = 3
 class Proposal:
     """The result of trying one candidate format on the sample of a log file.
 
-    A record is one line, or several lines if the format has multi-line records.
+    A record is a line, or several lines if the format has multi-line records.
 
     Attributes:
         sample: First and last lines of the file.
-        name: Name of the source and of its type.
+        name: Name of the source and its event type.
         candidate: Format that was tried.
         records: Number of records in the sample, without blank lines.
         fitting: Number of records that match the format.
-        caught: Number of records that do not match the format but become events with the whole
-            text as message.
-        dead_letters: Number of dead letters (records that cannot be parsed) by reason.
+        caught: Number of other records that become events with the whole text as message.
+        dead_letters: Number of dead letters (records that cannot be parsed) for each reason.
         oldest: Earliest event time in ISO 8601 (UTC); None if records contain no time.
         newest: Latest event time in ISO 8601 (UTC); None if records contain no time.
         examples: Results of up to three records.
-        safest: Proposal to use instead if this one is a guess and the user does not confirm it;
-            None if this one is not a guess.
+        safest: Alternative if this proposal is a guess that the user does not confirm; None if it
+            is not a guess.
     """
 
     sample: FileSample
@@ -78,7 +77,7 @@ class Proposal:
 
     @property
     def assessment(self) -> Assessment:
-        """Return the confidence in this proposal with its reasons."""
+        """Return the confidence in this proposal, and the reasons for it."""
         return assess(
             self.candidate,
             records=self.records,
@@ -89,7 +88,7 @@ class Proposal:
 
     @property
     def share(self) -> float:
-        """Return the share of the sample's records that match the format.
+        """Return the fraction of the sample's records that match the format.
 
         Returns:
             A number between 0 and 1; 0 if the sample contains no records.
@@ -102,15 +101,15 @@ def propose(sample: FileSample, name: str, *, zone: str, host: str) -> Proposal:
 
     The formats are tried in a fixed order. The result is the first of these that exists:
 
-    1. the first format that at least 90 % of the records match and that contains a time
-    2. the first format that at least 90 % of the records match
-    3. the format that most records match, if these are more than half of all
+    1. the first format that contains a time and matches at least 90% of the records
+    2. the first format that matches at least 90% of the records
+    3. the format that matches the most records, if it matches more than half of them
     4. plain text
 
     Args:
         sample: First and last lines of the file.
         name: Name for the log source and its event type.
-        zone: IANA time zone of timestamps that name no zone.
+        zone: IANA time zone of timestamps without a time zone.
         host: Host name to set in the events.
 
     Returns:

@@ -27,18 +27,17 @@ _OF_REQUESTS: Final = frozenset(("method", "request", "request_method", "uri", "
 
 
 def json_line_candidates(sample: FileSample) -> Iterator[Candidate]:
-    """Yield the format of log files that consist of JSON objects.
+    """Yield the format of a log file that consists of JSON objects.
 
-    The fields, their types, the host and the source of the event time are inferred from the sample.
-    Objects may extend over several lines if each of them starts with a line that begins with `{`.
+    The fields, their types, the host and the event time are inferred from the sample. An object may
+    span several lines if the first of them begins with `{`.
 
     Args:
         sample: First and last lines of a log file.
 
     Yields:
-        One candidate format. If no top-level key contains a time but a nested object does, a format
-        that captures the nested time comes before it. Nothing if the sample contains no JSON
-        object.
+        One candidate format. If only a nested object contains a time, another format that captures
+        the nested time is yielded first. Nothing if the sample contains no JSON objects.
     """
     rows, start, name = parse_json_objects(sample.lines), "", "JSON lines"
     if 2 * len(rows) < len(sample.lines) and (records := _joined_objects(sample.lines)):
@@ -61,15 +60,15 @@ def json_line_candidates(sample: FileSample) -> Iterator[Candidate]:
 
 
 def logfmt_candidates(sample: FileSample) -> Iterator[Candidate]:
-    """Yield the format of log files with logfmt lines (`key=value key="value"`).
+    """Yield the format of a log file with logfmt lines (`key=value key="value"`).
 
-    The fields, their types, the host and the source of the event time are inferred.
+    The fields, their types, the host and the event time are inferred from the sample.
 
     Args:
         sample: First and last lines of a log file.
 
     Yields:
-        One candidate format; nothing if no line contains at least two pairs of key and value.
+        One candidate format; nothing if no line contains at least two key-value pairs.
     """
     rows = [row for line in sample.lines if len(row := _pairs(line.decode(errors="replace"))) > 1]
     if not rows:
@@ -89,20 +88,20 @@ def logfmt_candidates(sample: FileSample) -> Iterator[Candidate]:
 
 
 def detect_time_settings(rows: Sequence[Mapping[str, Any]], written_ms: int = 0) -> dict[str, str]:
-    """Return the settings that define which key of the parsed lines contains the event time.
+    """Detect the key that contains the event time, and return the corresponding settings.
 
-    The most likely key is selected. More than half of the rows must have it, with values in a known
-    time format. If several keys qualify, their names decide, then their order. A key whose name
-    does not indicate a time must contain different dates.
+    More than half of the rows must have the key, with values in a known time format. If there are
+    several such keys, the one with the most likely name is selected, or else the first one. A key
+    whose name does not indicate a time must contain different dates.
 
     Args:
-        rows: Values by key, one mapping for each line of a log file.
+        rows: Keys and values of each line of a log file.
         written_ms: Time of the file's last modification in Unix milliseconds; 0 if it is unknown.
 
     Returns:
         Settings for the declaration of an event type, such as `{"time_field": "ts", "time_format":
-        "unix-ms"}`. If no key qualifies, `{"time": "observed"}`, which makes the time at which a
-        line is read its event time.
+        "unix-ms"}`. If there is no such key, `{"time": "observed"}`: the event time is then the
+        time at which a line is read.
     """
     keys = dict.fromkeys(key for row in rows for key in row)
     for key in sorted(keys, key=time_key_rank):
@@ -120,7 +119,7 @@ def detect_time_settings(rows: Sequence[Mapping[str, Any]], written_ms: int = 0)
 
 
 def detect_time_format(values: Sequence[Any], written_ms: int = 0) -> str | None:
-    """Return the time format that all values match.
+    """Return the time format that matches all values.
 
     Args:
         values: Texts or numbers.

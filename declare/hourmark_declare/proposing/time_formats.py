@@ -23,8 +23,8 @@ class TimeChoice(NamedTuple):
 
     Attributes:
         pattern: Regular expression that matches the timestamps, without groups.
-        format: `rfc3339`, a `strptime` format, or `unix`, `unix-ms`, `unix-us` or `unix-ns` for
-            Unix time in this unit. The setting `time_format` of an event type accepts these values.
+        format: Value for the setting `time_format` of an event type: `rfc3339`, a `strptime`
+            format, or `unix`, `unix-ms`, `unix-us` or `unix-ns` for Unix time in this unit.
         doubts: Other possible interpretations, such as another order of day and month, as sentences
             for users; empty if there are none.
     """
@@ -35,15 +35,15 @@ class TimeChoice(NamedTuple):
 
 
 def choose_time_format(values: Sequence[str], written_ms: int) -> TimeChoice | None:
-    """Return the time format that fits the values of a table column or of a JSON key.
+    """Choose the time format that matches the values of a table column or JSON key.
 
     Args:
         values: Texts of the column. Empty texts and `-` are ignored.
-        written_ms: Time of the file's last modification in Unix milliseconds, which helps to decide
-            between several orders of day and month.
+        written_ms: Time of the file's last modification in Unix milliseconds, which helps to
+            determine the order of day and month.
 
     Returns:
-        The format. None if at least half of the values are ignored, or if less than 97 % of the
+        The format. None if at least half of the values are ignored, or if less than 97% of the
         others are timestamps with a date in the same format.
     """
     texts = [value for value in values if value not in ("", "-", "None")]
@@ -65,21 +65,20 @@ def choose_time_format(values: Sequence[str], written_ms: int) -> TimeChoice | N
 
 
 def choose_order(form: TimestampFormat, texts: Sequence[str], written_ms: int) -> TimeChoice:
-    """Decide whether numeric dates, such as 03/04/2026, have the order month-day or day-month.
+    """Determine whether numeric dates, such as 03/04/2026, are in month-day or day-month order.
 
-    Orders that do not fit nearly all timestamps are excluded. Of the remaining ones, the function
-    selects the order in which the latest timestamp is closest to the file's last modification and
-    at most a day after it. An order in which the timestamps of one day would be months apart is not
+    Orders that do not match nearly all timestamps are excluded. Of the others, the function prefers
+    the order in which the latest timestamp is closest to the file's last modification, and at most
+    one day after it. An order in which timestamps of the same day would be months apart is not
     selected.
 
     Args:
-        form: Format of the timestamps. Its attribute `others` contains the alternative orders.
+        form: Format of the timestamps, with the alternative orders in `others`.
         texts: Timestamps of the file.
         written_ms: Time of the file's last modification in Unix milliseconds; 0 if it is unknown.
 
     Returns:
-        The selected format. If the selection is uncertain, its `doubts` name another possible
-        order.
+        The selected format. If the choice is uncertain, `doubts` names another possible order.
     """
     if not form.others:
         return TimeChoice(form.pattern, form.format)

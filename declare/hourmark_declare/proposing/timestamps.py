@@ -1,9 +1,9 @@
-"""Finds timestamps in lines by a grammar of dates, clocks and zones, and selects that of the events.
+"""Finds timestamps in lines with a grammar of dates, clocks and zones, and selects the event times.
 
 A timestamp is a date, a separator and a clock with an optional fraction, half of the day, zone and
 year; or a clock and a date; or Unix time in seconds, milliseconds, microseconds or nanoseconds.
-Each has a regular expression that a type file may contain (RE2), and the format that the delivery
-service reads it by.
+Each has an RE2 regular expression for type files, and the format with which the delivery service
+parses it.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ class TimestampFormat(NamedTuple):
     """The format of timestamps in a log file.
 
     Attributes:
-        pattern: Regular expression without groups that matches such timestamps.
-        format: Format for `strptime`, such as `%Y-%m-%d %H:%M:%S`. For Unix time, its unit: `unix`
-            (seconds), `unix-ms`, `unix-us` or `unix-ns`.
+        pattern: Regular expression that matches such timestamps, without groups.
+        format: Format for `strptime`, such as `%Y-%m-%d %H:%M:%S`. For Unix time, `unix` (seconds),
+            `unix-ms`, `unix-us` or `unix-ns`.
         others: Alternative formats that match the same text, such as `%m/%d/%Y` if `format` has
             `%d/%m/%Y`; empty if the format is unambiguous.
     """
@@ -94,7 +94,7 @@ class TimestampFormat(NamedTuple):
 
     @property
     def is_complete(self) -> bool:
-        """Return whether such timestamps contain a year, or are Unix time."""
+        """Return whether such timestamps contain a year or are Unix time."""
         return self.format.startswith("unix") or "%y" in self.format.lower()
 
 
@@ -148,14 +148,15 @@ def find_timestamp(line: bytes) -> TimestampMatch | None:
 
 
 def find_timestamps(text: str, within: int = _WITHIN) -> list[TimestampMatch]:
-    """Find the timestamps in a text that do not overlap, in the order of their position.
+    """Find all non-overlapping timestamps in a text, in the order of their position.
 
     Args:
         text: Line or record of a log file.
-        within: Number of characters in which a timestamp must begin.
+        within: Number of characters at the start of the text, within which a timestamp must begin.
 
     Returns:
-        The timestamps; of two that overlap, the one that begins first. Empty if there are none.
+        The timestamps; empty if there are none. If two overlap, only the one that begins first is
+        included.
     """
     text = text[: within + 80]
     found = [
@@ -189,13 +190,13 @@ def find_timestamps(text: str, within: int = _WITHIN) -> list[TimestampMatch]:
 
 
 def match_timestamp(text: str) -> TimestampFormat | None:
-    """Return the time format of a text that consists of a timestamp and nothing else.
+    """Return the time format of a text that consists of a single timestamp.
 
     Args:
         text: The text to examine.
 
     Returns:
-        The format; None if the text is not a timestamp, or contains anything before or after it.
+        The format; None if the text is not a timestamp, or contains anything else.
     """
     return next(
         (of.form for of in find_timestamps(text, 0) if (of.start, of.end) == (0, len(text))), None
@@ -256,13 +257,13 @@ def _clock_first_match(match: re.Match[str]) -> TimestampMatch:
 
 
 class CommonTimestamp(NamedTuple):
-    """The timestamps that most likely hold the event time of the lines of a log file.
+    """The timestamps that most likely contain the event times of the lines in a log file.
 
     Attributes:
         form: Format of the timestamps.
-        share: Fraction of the non-blank lines that have a timestamp at this position, from 0 to 1.
-        spans: Start and end offset of the timestamp in each line, by index of the line. Lines
-            without the timestamp are absent.
+        share: Fraction of the nonblank lines that have such a timestamp, between 0 and 1.
+        spans: Maps the index of each line to the start and end offsets of its timestamp. Lines
+            without such a timestamp are absent.
     """
 
     form: TimestampFormat
@@ -271,19 +272,19 @@ class CommonTimestamp(NamedTuple):
 
 
 def find_common_timestamp(lines: Sequence[bytes]) -> CommonTimestamp | None:
-    """Find the timestamps that most likely hold the event time of the lines of a log file.
+    """Find the timestamps that most likely contain the event times of the lines in a log file.
 
-    Timestamps are grouped by their format and by the number of words before them. The largest group
-    is selected. If other groups are at least 80 % as large, the function prefers, in this order,
-    timestamps that differ between lines, that contain a year, that contain a date, and that are
-    closer to the start of the line.
+    Timestamps are grouped by their format and by the number of words before them. The function
+    selects one of the groups that are at least 80% as large as the largest one. It prefers, in this
+    order, timestamps that differ between lines, contain a year, contain a date, or are closer to
+    the start of the line.
 
     Args:
         lines: Lines of the file; blank lines are ignored.
 
     Returns:
-        The timestamps of the selected group; None if no line has a timestamp. If lines seem to form
-        multi-line records, only the timestamps in the first lines of records are included.
+        The timestamps of the selected group; None if no line has a timestamp. If there seem to be
+        multi-line records, only timestamps in the first lines of records are included.
     """
     written = sum(bool(line.strip()) for line in lines)
     places: dict[tuple[str, int], _Place] = {}

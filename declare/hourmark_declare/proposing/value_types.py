@@ -15,14 +15,14 @@ _LONGS: Final = range(-(1 << 63), 1 << 63)
 
 
 def optional_field(name: str, avro_type: str) -> dict[str, Any]:
-    """Return the declaration of an Avro field that may be null.
+    """Return the declaration of a nullable Avro field.
 
     Args:
         name: Name of the field.
         avro_type: Name of the Avro type, such as `long`.
 
     Returns:
-        A mapping such as `{"name": "size", "type": ["null", "long"]}`.
+        A dict such as `{"name": "size", "type": ["null", "long"]}`.
     """
     return {"name": name, "type": ["null", avro_type]}
 
@@ -30,13 +30,13 @@ def optional_field(name: str, avro_type: str) -> dict[str, Any]:
 def infer_fields(
     rows: Iterable[Mapping[str, Any]], excluded: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
-    """Return optional Avro fields for the keys of sample rows, in order of first occurrence.
+    """Infer nullable Avro fields for the keys of sample rows, in order of first occurrence.
 
-    A key is omitted if it is not a valid field name, if its values have no common type, or if every
-    event has a field of this name already, such as the event id.
+    A key is omitted if it is not a valid field name, if its values have no common type, or if it is
+    the name of a field that every event has, such as the event id.
 
     Args:
-        rows: Values by key, one mapping for each line.
+        rows: Keys and values of each line.
         excluded: Keys to omit.
 
     Returns:
@@ -56,14 +56,14 @@ def infer_fields(
 
 
 def infer_json_type(values: Iterable[Any]) -> str | None:
-    """Return the Avro type that fits all JSON values.
+    """Infer the Avro type of JSON values.
 
     Args:
-        values: Decoded JSON values; None is ignored.
+        values: Decoded JSON values. None is ignored.
 
     Returns:
-        `boolean`, `long`, `double` or `string`. None if the values are objects or lists, have
-        different types, or are all None. Integers mixed with other numbers give `double`.
+        `boolean`, `long`, `double` or `string`; `double` if only some of the numbers are integers.
+        None if the values are objects or lists, have different types, or are all None.
     """
     kinds = {_kind(value) for value in values if value is not None}
     if kinds == {"long", "double"}:
@@ -72,13 +72,13 @@ def infer_json_type(values: Iterable[Any]) -> str | None:
 
 
 def infer_text_type(values: Iterable[str]) -> str:
-    """Return the Avro type that fits all text values.
+    """Infer the Avro type of text values.
 
     Args:
-        values: Texts; an empty text and `-` are ignored.
+        values: Texts. Empty texts and `-` are ignored.
 
     Returns:
-        `long`, `double` or `boolean` if all values have this type, otherwise `string`.
+        `long`, `double` or `boolean` if all values have this type; otherwise `string`.
     """
     seen = [value for value in values if value not in ("", "-")]
     if seen and all(re.fullmatch(r"-?(?:0|[1-9]\d{0,17})", value) for value in seen):
@@ -95,7 +95,7 @@ def infer_text_type(values: Iterable[str]) -> str:
 def parse_json_objects(lines: Iterable[bytes]) -> list[dict[str, Any]]:
     """Decode the lines that contain a JSON object.
 
-    Lines that are not valid JSON, or contain another JSON value, are skipped without an error.
+    Lines that are not valid JSON, or contain another JSON value, are skipped.
 
     Args:
         lines: Lines of a log file.

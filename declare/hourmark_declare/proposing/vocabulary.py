@@ -1,4 +1,4 @@
-"""Words and shapes by which parts of log lines are recognized: levels, hosts, programs, keys."""
+"""Words and patterns for recognizing parts of log lines: levels, hosts, programs and keys."""
 
 from __future__ import annotations
 
@@ -91,20 +91,20 @@ _HOST_SHAPE: Final = re.compile(
 
 
 def is_level(text: str) -> bool:
-    """Return whether a text is the name of a log level, such as `INFO` or `warn`, in any case."""
+    """Return whether a text is a log level, such as `INFO` or `warn`, in upper or lower case."""
     return re.fullmatch(f"(?i:{LEVELS})", text) is not None
 
 
 def are_hosts(values: Iterable[str], *, may_differ: bool = False) -> bool:
-    """Return whether the texts of a column look like host names, such as `web-01`.
+    """Return whether the values of a column look like host names, such as `web-01`.
 
     Args:
-        values: Texts of one column.
-        may_differ: Whether every text may be different. If False, texts must repeat or begin with a
-            word such as `node` or `srv`, because identifiers have the same form as host names.
+        values: Values of one column.
+        may_differ: Whether all values may be different. If False, values must repeat, or begin with
+            a word such as `node` or `srv`, because identifiers may look like host names.
 
     Returns:
-        True if at least 90 % of the texts look like host names; False if there are no texts.
+        True if at least 90% of the values look like host names; False if there are no values.
     """
     seen = [*values]
     hosts = sum(_HOST_SHAPE.fullmatch(value) is not None for value in seen)
@@ -115,17 +115,17 @@ def are_hosts(values: Iterable[str], *, may_differ: bool = False) -> bool:
 
 
 def time_key_rank(name: str) -> int:
-    """Return a rank that states how likely a key with this name contains the event time.
+    """Rank the name of a key by how likely the key contains the event time.
 
-    Lower ranks are more likely. Well-known names such as `time` have the lowest ranks. Names that
-    indicate the time of something else, such as the end of a request, have a higher rank than other
-    names of times. Names that indicate no time have the highest rank.
+    A lower rank is more likely. Well-known names such as `time` have the lowest ranks, followed by
+    other names that indicate a time. Names that indicate another time, such as the end of a
+    request, have a higher rank. Names that do not indicate a time have the highest rank.
 
     Args:
         name: Name of the key. Only the part after the last dot is considered.
 
     Returns:
-        A number of at least 0, only useful for comparison with the rank of another name.
+        A non-negative number, to be compared with the ranks of other names.
     """
     plain = name.rsplit(".", 1)[-1]
     if plain in TIME_KEYS:
@@ -138,7 +138,7 @@ def time_key_rank(name: str) -> int:
 
 
 def names_time(name: str) -> bool:
-    """Return whether the name of a key, such as `created_at`, indicates that it contains a time.
+    """Return whether the name of a key, such as `created_at`, indicates a time.
 
     Args:
         name: Name of the key. Only the part after the last dot is considered.
@@ -147,19 +147,19 @@ def names_time(name: str) -> bool:
 
 
 def first_key(names: Iterable[str], known: Sequence[str]) -> str | None:
-    """Return the name to prefer among the keys of a log line, by a list of well-known names.
+    """Return the key of a log line that comes first in a list of well-known names.
 
     Args:
-        names: Keys to choose from. They are compared with `known` without regard to case.
-        known: Well-known names in lower case, the most preferred first.
+        names: Keys of the line. The comparison with `known` is case-insensitive.
+        known: Well-known names in lower case, in order of preference.
 
     Returns:
-        The key that comes first in `known`, spelled as in `names`; None if no key is well known.
+        The key, spelled as in `names`; None if no key is in `known`.
     """
     by_lower = {name.lower(): name for name in reversed([*names])}
     return next((by_lower[key] for key in known if key in by_lower), None)
 
 
 def quote_pattern(text: str) -> str:
-    r"""Return a regular expression for RE2 that matches a text literally; a tab is written `\t`."""
+    r"""Return an RE2 regular expression that matches a text literally. A tab becomes `\t`."""
     return re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", text).replace("\t", r"\t")

@@ -47,15 +47,15 @@ ABBREVIATION_PATTERN: Final = "|".join(("UTC", "GMT", *_ZONES))
 
 
 def zone_of_abbreviation(stamps: Iterable[str]) -> list[str]:
-    """Return the IANA time zones for the abbreviations, such as `CET`, at the end of timestamps.
+    """Return the IANA time zones for abbreviations, such as `CET`, at the end of timestamps.
 
     Args:
         stamps: Timestamps of one format, such as `2026-11-21 05:07:11 CET`.
 
     Returns:
-        Names of time zones without duplicates, most frequent first. An offset in hours is converted
-        too: `+01` becomes `Etc/GMT-1`. Empty if the timestamps have no known abbreviation, or only
-        UTC or GMT.
+        Names of time zones without duplicates, most frequent first. An offset in hours is also
+        converted: `+01` becomes `Etc/GMT-1`. Empty if the timestamps have no known abbreviations
+        other than UTC and GMT.
     """
     found: dict[str, int] = {}
     for stamp in stamps:

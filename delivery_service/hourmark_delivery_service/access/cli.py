@@ -89,12 +89,11 @@ def create(
     events_per_second: int | None,
     as_json: bool,
 ) -> None:
-    """Create a token called NAME and print it once; Kafka stores only its digest.
+    """Create a token called NAME and print it once. Kafka stores only its digest.
 
-    To send a range, a token must cover its host and every type that its source may contain. Host reports
-    determine when buckets are closed, so they need a separate permission (--reports) that names the
-    hosts.
-    Services accept a new token within seconds.
+    To send a range, a token must cover its host and every type that its source may contain. Host
+    reports determine when buckets are closed. They need a separate permission for named hosts
+    (--reports). Services accept a new token within seconds.
 
     \b
     Examples:

@@ -33,14 +33,13 @@ _CREATE: Final = "`hourmark token create` makes one; send it as `Authorization: 
 class Grant:
     """The permissions and rate limits of one authenticated request.
 
-    Each check returns nothing if it succeeds, and raises an error with the HTTP status of the
-    response otherwise. If the service requires no tokens, every check succeeds and no rate limit
-    applies.
+    If a check fails, it raises an error with the HTTP status of the response. If the service
+    requires no tokens, every check succeeds and no rate limit applies.
 
     Args:
         metrics: Metrics that count denied requests.
-        allowance: Limits of the access token that authenticated the request, which also name the
-            token. None if the service requires no tokens.
+        allowance: Rate limiter of the access token that authenticated the request. None if the
+            service requires no tokens.
     """
 
     def __init__(self, metrics: ServiceMetrics, allowance: TokenRateLimiter | None = None) -> None:
@@ -56,13 +55,13 @@ class Grant:
         return "" if self._allowance is None else self._allowance.token.id
 
     def check_types(self, event_types: Iterable[str]) -> None:
-        """Check that the token covers all of these event types.
+        """Check that the token covers all given event types.
 
         Args:
             event_types: Names of the event types that the request contains or may contain.
 
         Raises:
-            Forbidden: If the token does not cover one of them.
+            Forbidden: If the token does not cover all of them.
         """
         if self._allowance is None:
             return
@@ -93,13 +92,13 @@ class Grant:
             )
 
     def check_report(self, report: HostReport) -> None:
-        """Check that the request may post this host report.
+        """Check that the request may post a host report.
 
-        A host report states up to which time a host has sent all its data, and so determines when
-        an hourly bucket of events may be closed. The token needs a separate permission for it.
+        A host report states the time up to which a host has sent all its data. It determines when
+        an hourly bucket of events may be closed, so the token needs a separate permission for it.
 
         Args:
-            report: Report in the request, which names the reporting component and its host.
+            report: Report in the request. It identifies the reporting component and its host.
 
         Raises:
             Forbidden: If the token does not cover reports of this host.
@@ -121,8 +120,7 @@ class Grant:
         """Check that earlier requests have not exhausted the token's rate limits.
 
         Raises:
-            TooManyRequests: If a limit is exhausted. The error states after how many seconds to
-                retry.
+            TooManyRequests: If a limit is exhausted. The error contains the retry delay in seconds.
         """
         if self._allowance is not None and (wait_s := self._allowance.retry_after_s()):
             self._metrics.denied.labels("rate").inc()
@@ -132,7 +130,7 @@ class Grant:
             )
 
     def charge(self, *, size: int = 0, events: int = 0) -> None:
-        """Deduct the size of a request from the token's rate limits, without blocking.
+        """Charge the size of a request to the token's rate limits. The call never blocks.
 
         Args:
             size: Number of decompressed bytes of the body.
@@ -154,7 +152,7 @@ class Grant:
 class AccessControl:
     """Authenticates HTTP requests by their bearer tokens, using the tokens read from Kafka.
 
-    Use it in one event loop.
+    Not thread-safe: use it in one event loop.
 
     Args:
         clock: Source of the current time.
@@ -178,8 +176,8 @@ class AccessControl:
         """Return the reasons why no request can be authenticated yet.
 
         Returns:
-            One message if tokens are required but the token topic was not read yet. Otherwise an
-            empty list.
+            One message if tokens are required but the token topic has not been read yet. Otherwise
+            an empty list.
         """
         if not self.required or self.token_store.caught_up:
             return []
@@ -192,8 +190,8 @@ class AccessControl:
         """Return warnings about tokens that do not prevent the service from accepting requests.
 
         Returns:
-            Messages for the operator, for example that new revocations are not seen because Kafka
-            cannot be reached. Empty if there are no problems, or if no tokens are required.
+            Messages for the operator, for example if Kafka is unreachable and new revocations are
+            therefore unknown. Empty if there are no problems, or if no tokens are required.
         """
         return self.token_store.warnings() if self.required else []
 
@@ -246,7 +244,7 @@ class AccessControl:
 
 
 def request_grant(request: Request) -> Grant:
-    """Return the permissions of a request, as determined by the authentication middleware.
+    """Return the permissions that the authentication middleware granted to a request.
 
     Args:
         request: Request that has passed `AuthenticationMiddleware`.

@@ -20,7 +20,8 @@ _BURST_S: Final = 2.0  # of its rate, may come at once
 class TokenBucket:
     """A token bucket (rate limiter) that refills at a constant rate and may go into debt.
 
-    The bucket starts full and holds at most the amount of two seconds. Not thread-safe.
+    The bucket starts full. Its capacity is the amount that is added in two seconds. Not
+    thread-safe.
 
     Args:
         rate: Amount that is added per second.
@@ -62,7 +63,7 @@ class TokenRateLimiter:
     """A rate limiter for the requests of one access token, by bytes and events per second.
 
     A request is admitted if neither limit is exhausted, and is then charged in full. Later requests
-    are rejected until the debt is repaid. A limit that the token does not declare is not enforced.
+    are rejected until the debt is repaid. If the token has no such limit, it is not enforced.
 
     Args:
         token: Token that declares the limits.
@@ -77,7 +78,7 @@ class TokenRateLimiter:
         )
 
     def retry_after_s(self) -> int:
-        """Return the number of whole seconds after which a request can be admitted.
+        """Return the time until a request can be admitted, in whole seconds.
 
         Returns 0 if a request can be admitted now. The call neither waits nor charges the limits.
         """
@@ -87,7 +88,7 @@ class TokenRateLimiter:
         )
 
     def charge(self, *, size: int = 0, events: int = 0) -> None:
-        """Deduct an admitted request from both limits. The call never blocks.
+        """Charge an admitted request to both limits. The call never blocks.
 
         Args:
             size: Number of decompressed bytes of the body.

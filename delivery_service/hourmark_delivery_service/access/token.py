@@ -37,18 +37,18 @@ class Token(BaseModel):
     Attributes:
         id: Id of the token, 16 hexadecimal digits.
         digest: SHA-256 digest of the token's text, in hexadecimal.
-        name: Name for operators.
+        name: Human-readable name.
         types: Patterns of the event types that may be posted.
         hosts: Patterns of the host names whose byte ranges may be posted.
-        host_ids: Ids of the hosts covered, or empty for all.
+        host_ids: Ids of the permitted hosts; empty for all hosts.
         reports: Patterns of the host names whose tailers may send host reports. None if the token
             was created by version 0.3.0 or earlier, which had no such permission.
         service_reports: Patterns of the names of delivery services that may send host reports.
-        created_at_ms: Time of creation in Unix milliseconds.
-        expires_at_ms: Time of expiry in Unix milliseconds, or None.
-        bytes_per_second: Rate limit at each service instance, or None.
-        events_per_second: Rate limit at each service instance, or None.
-        revoked_at_ms: Time of revocation in Unix milliseconds, or None.
+        created_at_ms: Creation time in Unix milliseconds.
+        expires_at_ms: Expiry time in Unix milliseconds; None if the token does not expire.
+        bytes_per_second: Rate limit at each service instance; None for no limit.
+        events_per_second: Rate limit at each service instance; None for no limit.
+        revoked_at_ms: Revocation time in Unix milliseconds; None if the token is not revoked.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -77,7 +77,7 @@ class Token(BaseModel):
         return self.revoked_at_ms is not None
 
     def expired(self, now_ms: int) -> bool:
-        """Return whether the token has expired at a given time.
+        """Return whether the token has expired.
 
         Returns False if the token has no expiry time. Revocation is not checked.
 
@@ -87,28 +87,28 @@ class Token(BaseModel):
         return self.expires_at_ms is not None and now_ms >= self.expires_at_ms
 
     def covers_type(self, event_type: str) -> bool:
-        """Return whether events of a type may be posted with the token.
+        """Return whether the token permits posting events of a type.
 
         Args:
-            event_type: Name of the event type, which must match a pattern in `types`.
+            event_type: Name of the event type. It must match a pattern in `types`.
         """
         return _fits(event_type, self.types)
 
     def covers_host(self, name: str, host_id: str) -> bool:
-        """Return whether byte ranges of a host's files may be posted with the token.
+        """Return whether the token permits posting byte ranges of a host's files.
 
         Args:
-            name: Host name, which must match a pattern in `hosts`.
-            host_id: Host id, which must be in `host_ids` unless that is empty.
+            name: Host name. It must match a pattern in `hosts`.
+            host_id: Host id. It must be in `host_ids` unless that is empty.
         """
         return _fits(name, self.hosts) and self._covers_id(host_id)
 
     def covers_report(self, kind: str, name: str, host_id: str) -> bool:
-        """Return whether a component may send host reports with the token.
+        """Return whether the token permits a component to send host reports.
 
-        A host report states up to which time a host has sent all its data. A token created by
-        version 0.3.0 or earlier covers the reports of all tailers on its hosts, so that they keep
-        reporting after an upgrade.
+        A host report states the time up to which a host has sent all its data. A token that was
+        created by version 0.3.0 or earlier covers the reports of all tailers on its hosts.
+        Otherwise these tailers could not report after an upgrade.
 
         Args:
             kind: Component that sends the report: `tailer` or `service`.
@@ -128,18 +128,18 @@ class Token(BaseModel):
         """Return a copy of the token that is marked as revoked.
 
         The original object is not changed, and nothing is written to Kafka. If the token is already
-        revoked, the result has the original time of revocation.
+        revoked, the original revocation time is kept.
 
         Args:
-            now_ms: Time of the revocation in Unix milliseconds.
+            now_ms: Revocation time in Unix milliseconds.
         """
         return self if self.revoked else self.model_copy(update={"revoked_at_ms": now_ms})
 
     def to_json(self) -> str:
-        """Return the token as JSON text, the value of its record in the topic `hourmark.tokens`.
+        """Serialize the token as JSON, the value of its record in the topic `hourmark.tokens`.
 
         The key of the record is the token's id. If the token was created by version 0.3.0 or
-        earlier, the fields that those versions do not know are omitted.
+        earlier, fields that are unknown to these versions are omitted.
         """
         return self.model_dump_json(
             exclude={"reports", "service_reports"} if self.reports is None else None
@@ -163,11 +163,11 @@ class Token(BaseModel):
 
 
 class NewToken(NamedTuple):
-    """A newly created token and its text, which contains the secret and is not stored anywhere.
+    """A newly created token and its text. The text contains the secret and is not stored.
 
     Attributes:
-        token: Record of the token, to be stored.
-        text: Text of the token, `hmk_<id>_<secret>`, to be given to the client.
+        token: Record of the token, for storage.
+        text: Text of the token, `hmk_<id>_<secret>`, for the client.
     """
 
     token: Token
@@ -187,19 +187,19 @@ def new_token(
     bytes_per_second: int | None = None,
     events_per_second: int | None = None,
 ) -> NewToken:
-    """Create a token with a random id and a random secret. It is not stored.
+    """Create a token with a random id and a random secret. The token is not stored.
 
     Patterns are shell patterns with `*` and `?`.
 
     Args:
-        name: Name for operators.
-        now_ms: Time of creation in Unix milliseconds.
+        name: Human-readable name.
+        now_ms: Creation time in Unix milliseconds.
         types: Patterns of the event types that may be posted.
         hosts: Patterns of the host names whose byte ranges may be posted.
-        host_ids: Ids of the hosts covered, or empty for all.
+        host_ids: Ids of the permitted hosts, or empty for all hosts.
         reports: Patterns of the host names whose tailers may send host reports.
         service_reports: Patterns of the names of delivery services that may send host reports.
-        expires_at_ms: Time of expiry in Unix milliseconds, or None for no expiry.
+        expires_at_ms: Expiry time in Unix milliseconds, or None for no expiry.
         bytes_per_second: Rate limit at each service instance, or None for no limit.
         events_per_second: Rate limit at each service instance, or None for no limit.
 
@@ -236,9 +236,9 @@ def new_token(
 
 
 def parse_token_id(text: str) -> str | None:
-    """Return the id in a token's text, which has the form `hmk_<id>_<secret>`.
+    """Extract the id from a token's text, which has the form `hmk_<id>_<secret>`.
 
-    Only the form is checked, not whether the token exists.
+    The function does not check whether the token exists.
 
     Args:
         text: Complete text of the token, as sent by a client.
@@ -264,16 +264,15 @@ def token_digest(text: str) -> str:
 def verify_token(token: Token | None, text: str) -> bool:
     """Return whether a client has sent the correct text of a token.
 
-    The comparison takes constant time, so that its duration reveals neither the secret nor which
-    token ids exist.
+    The comparison takes constant time, so that its duration reveals neither the secret nor the
+    existing token ids. Expiry and revocation are not checked.
 
     Args:
         token: Token whose id the text contains, or None if no such token is known.
         text: Text that the client has sent.
 
     Returns:
-        True if the text belongs to the token. Always False if `token` is None. Expiry and
-        revocation are not checked.
+        True if the text belongs to the token. Always False if `token` is None.
     """
     same = hmac.compare_digest(token_digest(text), token.digest if token is not None else NO_SECRET)
     return same and token is not None

@@ -13,11 +13,11 @@ _LOG = logging.getLogger(__name__)
 
 
 class TokenStore:
-    """All access tokens that this instance has read from the topic `hourmark.tokens`.
+    """The access tokens that this instance has read from the topic `hourmark.tokens`.
 
-    One thread calls `feed`, and the event loop calls the other methods. Known tokens remain valid
-    if the topic becomes unavailable or is deleted, and revoked tokens remain revoked. A service
-    that starts while the topic is missing knows no tokens and rejects all requests.
+    One thread calls `feed`, and the event loop calls the other methods. If the topic becomes
+    unavailable or is deleted, known tokens remain valid, and revoked tokens remain revoked. A
+    service that starts while the topic is missing has no tokens and rejects all requests.
 
     Args:
         clock: Source of the current time.
@@ -40,7 +40,7 @@ class TokenStore:
     def feed(
         self, records: Iterable[tuple[bytes | None, bytes | None]], *, from_start: bool
     ) -> None:
-        """Update the known tokens with records that were read from the token topic.
+        """Update the known tokens with records from the token topic.
 
         An invalid record is logged, and its token is no longer accepted. A tombstone (a record
         without a value) revokes its token.
@@ -49,8 +49,8 @@ class TokenStore:
             records: Key (the token id) and value (JSON, or None for a tombstone) of each record, up
                 to the current end of the topic.
             from_start: Whether the records start at the beginning of the topic, or the topic was
-                deleted. Tokens that are missing from the topic are then reported by `warnings`, but
-                remain valid.
+                deleted. Tokens that are missing from `records` then remain valid, but `warnings`
+                reports them.
         """
         tokens = dict(self._tokens)
         if from_start:
@@ -69,7 +69,7 @@ class TokenStore:
     def get(self, token_id: str) -> Token | None:
         """Return the token with a given id.
 
-        Revoked and expired tokens are returned as well, so the caller must check both.
+        Revoked and expired tokens are returned too. The caller must check for both.
 
         Args:
             token_id: Id of the token, 16 hexadecimal digits.
@@ -81,7 +81,7 @@ class TokenStore:
 
     @property
     def read_error(self) -> str:
-        """Return the reason why the token topic cannot be read at the moment.
+        """Return the reason why the token topic currently cannot be read.
 
         The reason starts with a colon and a space, so that it can be appended to a message. Returns
         an empty string if the last attempt to read the topic succeeded.
@@ -104,8 +104,8 @@ class TokenStore:
         """Return warnings for the operator that do not prevent the service from accepting requests.
 
         Returns:
-            One message if the topic cannot be read, so that new revocations are not seen, and one
-            if the topic no longer contains all valid tokens. Empty if there are no problems.
+            One message if the topic cannot be read, and one if the topic no longer contains all
+            valid tokens. Empty if there are no problems.
         """
         found = []
         if self._trouble and self.caught_up:

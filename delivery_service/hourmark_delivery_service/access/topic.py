@@ -32,7 +32,7 @@ def read_tokens(kafka: KafkaSettings) -> dict[str, Token]:
         kafka: Settings of the edge Kafka cluster.
 
     Returns:
-        The tokens by id. Empty if the topic does not exist.
+        A dict that maps token ids to tokens. Empty if the topic does not exist.
 
     Raises:
         Unavailable: If Kafka cannot be reached.
@@ -53,8 +53,8 @@ def read_tokens(kafka: KafkaSettings) -> dict[str, Token]:
 def write_token(kafka: KafkaSettings, token: Token) -> None:
     """Write a token to the topic `hourmark.tokens`, creating the topic if it does not exist.
 
-    Returns once all in-sync replicas have stored the record. A record with the same token id is
-    replaced.
+    Returns once all in-sync replicas have stored the record. An existing record with the same token
+    id is replaced.
 
     Args:
         kafka: Settings of the edge Kafka cluster.
@@ -62,7 +62,7 @@ def write_token(kafka: KafkaSettings, token: Token) -> None:
 
     Raises:
         Unavailable: If Kafka cannot be reached or does not store the record.
-        Finding: If the topic exists but has other settings than required.
+        Finding: If the topic exists but does not have the required settings.
     """
     ensure_topics(Cluster(kafka.edge, "edge"), [_wanted(kafka)])
     append_all(kafka.edge, TOKENS, [(token.id, token.to_json())], TOKEN_BYTES_MAX)

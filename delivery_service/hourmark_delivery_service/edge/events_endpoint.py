@@ -56,11 +56,10 @@ _CROCKFORD: Final = {digit: value for value, digit in enumerate("0123456789abcde
 
 
 def idempotency_key_time_ms(key: str) -> int | None:
-    """Return the timestamp in an idempotency key, if the key is a UUIDv7 or a ULID.
+    """Extract the timestamp from an idempotency key that is a UUIDv7 or a ULID.
 
     Args:
-        key: Idempotency key of a request. Letters may be upper case, and the key may be enclosed in
-            double quotes.
+        key: Idempotency key of a request, case-insensitive. It may be enclosed in double quotes.
 
     Returns:
         Unix milliseconds. None if the key has another form, or if its time is not in the years 2000
@@ -94,11 +93,11 @@ class _Fixed(NamedTuple):
 
 
 class EventsEndpoint:
-    """HTTP endpoints that accept or only validate batches of events of one type from any client.
+    """HTTP endpoints that store or validate batches of events of one type.
 
-    An invalid event becomes a dead letter (a record of the invalid line) and is counted in the
-    response; the other events are stored. The request as a whole fails only if the body is not a
-    batch, or if the client requested an atomic batch and one of its events is invalid.
+    An invalid event is stored as a dead letter and is counted in the response. The other events of
+    the batch are stored as usual. The request as a whole fails only if the body is not a batch, or
+    if the client requested an atomic batch and one of its events is invalid.
 
     Args:
         service: Service that parses the batches and delivers their events to Kafka.
@@ -110,12 +109,12 @@ class EventsEndpoint:
         self._batch_max = service.settings.range_bytes_max
 
     async def post(self, http: Request) -> Response:
-        """Store a batch of events and respond with 200 once it is on all in-sync Kafka replicas.
+        """Store a batch of events and respond with 200 once all in-sync replicas have it.
 
         The JSON response contains the numbers of events and dead letters, the rejected events, and
-        whether delivery is `exactly once` or `at least once`. Its member `repeat` contains the
-        headers that a retry must send to count as the same batch. Error responses contain `repeat`
-        too, once the headers of the batch are valid.
+        the delivery guarantee (`exactly once` or `at least once`). Its member `repeat` contains the
+        headers that a retry must send to be recognized as the same batch. Error responses contain
+        `repeat` too if the headers of the batch are valid.
 
         Args:
             http: Request whose body is NDJSON, a JSON array or a JSON object.
@@ -127,11 +126,11 @@ class EventsEndpoint:
         return json_response(await self._process(http, validate_only=False))
 
     async def validate(self, http: Request) -> Response:
-        """Respond to a batch of events as `post` would, but store nothing.
+        """Validate a batch of events like `post`, but store nothing.
 
-        The request needs the same token as `post`, and its size counts toward the rate limits of
-        the token. The JSON response has the additional member `validate_only`, which is true. Kafka
-        is not asked, so a later `post` may still fail with 503.
+        The request needs the same token as `post`, and its size counts toward the token's rate
+        limits. The JSON response has the additional member `validate_only`, which is true. Kafka is
+        not accessed, so a later `post` may still fail with 503.
 
         Args:
             http: Request whose body is NDJSON, a JSON array or a JSON object.

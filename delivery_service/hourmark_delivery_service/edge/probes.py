@@ -42,8 +42,8 @@ class Probes:
     async def hello(self, _: Request) -> Response:
         """Respond with the current time and the rules revision that the client should use.
 
-        The JSON response contains `clock_ms` in Unix milliseconds and `rules`, the id of the latest
-        rules revision (version of the declared event types and sources).
+        The JSON response contains `clock_ms` in Unix milliseconds, and `rules`, the id of the
+        latest rules revision (version of the declared event types and sources).
 
         Raises:
             ServiceUnavailable: If no usable revision has been read from Kafka, or the clock is not
@@ -67,12 +67,14 @@ class Probes:
 
         The JSON response has the members `ready`, `reasons` (why the service is not ready),
         `warnings` (problems that do not affect readiness) and `native_pass` (whether the compiled
-        parser is used). A topic of an event type that cannot take records is a warning, because
-        data of other types is accepted. It is a reason if no event type has a usable topic. If tokens are required, only requests from the local machine see the texts
-        of reasons and warnings, because they name brokers and topics.
+        parser is used). An unavailable topic of an event type is a warning, because data of other
+        types is accepted. It is a reason if the topics of all event types are unavailable.
+
+        Reasons and warnings contain names of brokers and topics. If tokens are required, they are
+        hidden from requests of other machines.
 
         Args:
-            http: Request, whose client address is checked.
+            http: Request whose client address is checked.
         """
         queue_reasons, queue_warnings = await self._queue_problems()
         reasons = self._service.not_ready_reasons() + queue_reasons
@@ -92,10 +94,10 @@ class Probes:
     async def metrics(self, http: Request) -> Response:
         """Respond with status 200 and all metrics in the Prometheus text format.
 
-        Concurrent requests share one result, so the metrics are rendered only once for them.
+        Concurrent requests share one result, which is rendered only once.
 
         Args:
-            http: Request, whose client waits for the result.
+            http: Request whose client waits for the result.
         """
         text = await self._expositions.join(
             "metrics", b"", lambda _: self._exposition(), peer_of(http)

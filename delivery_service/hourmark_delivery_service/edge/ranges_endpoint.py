@@ -22,9 +22,8 @@ from hourmark_delivery_service.work.service import DeliveryService, check_observ
 class RangesEndpoint:
     """HTTP endpoint that accepts byte ranges of log files from tailers.
 
-    Any file contents are accepted: each line becomes an event or a dead letter (the record of an
-    invalid line), or is counted as blank. Only requests that no correct tailer sends are rejected
-    with a 4xx status.
+    Any file content is accepted. Each line becomes an event or a dead letter (the record of an
+    invalid line), or is counted as blank. Invalid lines never cause an error status.
 
     Args:
         service: Service that parses the ranges and delivers their events to Kafka.
@@ -43,7 +42,7 @@ class RangesEndpoint:
         letters and blank lines. A retry of the same range gets the same response.
 
         Args:
-            http: Request whose headers describe the range and whose body is the bytes of the range.
+            http: Request. Its headers describe the range, and its body contains the bytes.
 
         Raises:
             ServiceError: If the request is rejected or Kafka is unavailable. The error becomes the

@@ -19,8 +19,8 @@ REPORT_BYTES_MAX: Final = 1 << 20
 class ReportsEndpoint:
     """HTTP endpoint that stores the host reports of tailers in Kafka.
 
-    A host report states up to which time a host has sent all its data. The service adds the time at
-    which it received the report.
+    A host report states the time up to which a host has sent all its data. The service adds the
+    time of receipt.
 
     Args:
         service: Service that appends the reports to its Kafka queue.
@@ -30,10 +30,10 @@ class ReportsEndpoint:
         self._service = service
 
     async def post(self, http: Request) -> Response:
-        """Store a host report and respond with 200 once it is on all in-sync Kafka replicas.
+        """Store a host report and respond with 200 once all in-sync replicas have it.
 
-        A host report states up to which time a host has sent all its data. The JSON response
-        contains the reception time as `received_at_ms`, in Unix milliseconds.
+        A host report states the time up to which a host has sent all its data. The JSON response
+        contains the time of receipt as `received_at_ms`, in Unix milliseconds.
 
         Args:
             http: Request whose body is the report as JSON, at most 1 MiB.

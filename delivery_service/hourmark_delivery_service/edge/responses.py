@@ -53,7 +53,7 @@ def problem_response(
 
     Args:
         error: Error to return.
-        status: HTTP status code. By default it is the status of the error.
+        status: HTTP status code. By default, the status of the error.
         headers: Additional headers.
     """
     status = error.status if status is None else status
@@ -75,10 +75,10 @@ async def service_error(_: Request, error: Exception) -> Response:
 
 
 async def http_error(_: Request, error: Exception) -> Response:
-    """Return the problem response (RFC 9457) for an `HTTPException` that Starlette has raised.
+    """Return the problem response (RFC 9457) for a Starlette `HTTPException`.
 
-    Starlette raises it, for example, with status 404 for an unknown path. The function is
-    registered as a Starlette exception handler.
+    Starlette raises this exception, for example, with status 404 for an unknown path. The function
+    is registered as a Starlette exception handler.
 
     Args:
         error: Error, which must be an `HTTPException`.
@@ -95,8 +95,8 @@ async def http_error(_: Request, error: Exception) -> Response:
 async def client_disconnected(_: Request, __: Exception) -> Response:
     """Return a response with status 499 for a client that disconnected before its body arrived.
 
-    The client does not receive the response. The response only makes the request visible in the
-    metrics. nginx uses the same status for this case.
+    The client does not receive the response, but the metrics count it. nginx uses the same status
+    for this case.
     """
     return Response(status_code=499)
 
@@ -104,7 +104,7 @@ async def client_disconnected(_: Request, __: Exception) -> Response:
 async def internal_error(_: Request, __: Exception) -> Response:
     """Return a problem response with status 500 for an unexpected exception.
 
-    Starlette raises the exception again after the response was sent, and `ResponseMiddleware` logs
+    After the response is sent, Starlette raises the exception again, and `ResponseMiddleware` logs
     it with its traceback.
     """
     return problem_response(
@@ -119,15 +119,15 @@ async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 class ResponseMiddleware:
-    """ASGI middleware that adds the service's headers to every response and counts the requests.
+    """ASGI middleware that adds headers to every response, and records request metrics.
 
-    The headers contain the current time of the service and the id of the latest rules revision (the
-    current version of the declared event types and sources).
+    The headers contain the service's current time and the id of the latest rules revision (the
+    version of the declared event types and sources).
 
     Args:
-        app: Application whose responses are completed.
-        service: Service that supplies the time, the rules and the metrics.
-        routes: Routes of the application. Their paths are the labels of the metrics.
+        app: Application that handles the requests.
+        service: Service that provides the time, the rules and the metrics.
+        routes: Routes of the application. Their paths are used as metric labels.
     """
 
     def __init__(self, app: ASGIApp, service: DeliveryService, routes: list[Route]) -> None:
@@ -164,10 +164,9 @@ class ResponseMiddleware:
             )
 
     def refusal_response(self, error: ServiceError) -> Response:
-        """Return the error response to input that cannot be parsed as an HTTP request.
+        """Return the error response for input that cannot be parsed as an HTTP request.
 
-        The response states that the connection will be closed. The request is counted in the
-        metrics.
+        The response has the header `Connection: close`. The request is counted in the metrics.
 
         Args:
             error: Error to return, with its HTTP status.

@@ -40,7 +40,7 @@ C = TypeVar("C")
 
 
 class ConnectionPhase(enum.Enum):
-    """The phase of a client connection, which determines the action that is expected next.
+    """The phase of a client connection: the next expected action of the client or the service.
 
     Attributes:
         HANDSHAKE: The client must complete the TLS handshake.
@@ -48,8 +48,8 @@ class ConnectionPhase(enum.Enum):
         BODY: The client must send the rest of the request body.
         IDLE: The client must send its next request.
         READ: The client must read the response.
-        LINGER: The client must close the connection. This follows a response that was sent before
-            the whole request body was received.
+        LINGER: The client must close the connection, because the service responded before it had
+            received the whole request body.
         ANSWER: The service must respond. This phase has no deadline.
     """
 
@@ -65,13 +65,13 @@ class ConnectionPhase(enum.Enum):
 class ConnectionTable(Generic[C]):
     """The open client connections with the current phase and deadline of each.
 
-    The phase states which action is expected next, such as that the client sends its headers. The
-    table performs no I/O and closes no connection. All times are seconds of one monotonic clock.
-    Not thread-safe.
+    The phase is the next expected action, such as sending the headers. The table performs no I/O
+    and closes no connections. All times are seconds of the same monotonic clock. Not thread-safe.
 
     Args:
-        connections_max: Number of connections at which the table counts as full.
-        limits_s: Time limit of each phase in seconds. A phase without a limit has no deadline.
+        connections_max: Maximum number of connections.
+        limits_s: Maps each phase to its time limit in seconds. A phase without a limit has no
+            deadline.
     """
 
     def __init__(self, connections_max: int, limits_s: Mapping[ConnectionPhase, float]) -> None:
@@ -88,8 +88,8 @@ class ConnectionTable(Generic[C]):
     def set_phase(self, connection: C, phase: ConnectionPhase, now_s: float) -> None:
         """Set the phase of a connection, and add the connection if it is new.
 
-        The deadline is `now_s` plus the time limit of the phase. If the connection is in this phase
-        already, its deadline does not change.
+        The deadline is `now_s` plus the time limit of the phase. If the connection is already in
+        this phase, its deadline does not change.
 
         Args:
             connection: Connection to update.
@@ -119,7 +119,7 @@ class ConnectionTable(Generic[C]):
     def get_phase(self, connection: C) -> ConnectionPhase | None:
         """Return the current phase of a connection.
 
-        The phase states which action is expected next, such as that the client sends its headers.
+        The phase is the next expected action, such as sending the headers.
 
         Args:
             connection: Connection to look up.
@@ -138,7 +138,7 @@ class ConnectionTable(Generic[C]):
         return len(self._phases) >= self._connections_max
 
     def nearest_deadline(self) -> C | None:
-        """Return the connection with the earliest deadline, which may have passed already.
+        """Return the connection with the earliest deadline, which may already have passed.
 
         The connection remains in the table.
 
@@ -154,9 +154,9 @@ class ConnectionTable(Generic[C]):
         return min(oldest, key=lambda pair: pair[0])[1] if oldest else None
 
     def overdue(self, now_s: float) -> list[tuple[C, ConnectionPhase]]:
-        """Return all connections whose client missed its deadline, each with its phase.
+        """Return all connections that have missed their deadline, with their phases.
 
-        The connections remain in the table. The caller is expected to close them.
+        The connections remain in the table. The caller should close them.
 
         Args:
             now_s: Current time in monotonic seconds.
@@ -185,13 +185,13 @@ _SWEEP_S: Final = 0.5  # between checks for overdue connections
 
 
 class ClientConnection(Protocol):
-    """The interface through which `ConnectionLimiter` closes the connections of slow clients.
+    """Interface to a client connection that `ConnectionLimiter` can close.
 
     The asyncio protocol of each accepted connection implements this interface.
     """
 
     def abort(self) -> None:
-        """Close the connection immediately, without a response to the client.
+        """Close the connection immediately, without sending a response.
 
         The implementation must also remove the connection from the table of open connections.
         """
@@ -203,7 +203,7 @@ class ClientConnection(Protocol):
         `ConnectionLimiter` calls this method when the time limit of the current phase is exceeded.
 
         Args:
-            phase: Phase in which the client did not act in time.
+            phase: Phase whose time limit was exceeded.
         """
         ...
 
@@ -250,8 +250,8 @@ class ConnectionLimiter:
 
         Returns:
             True if the connection was added. False if the maximum is reached and no connection has
-            a deadline, because each of them waits for a response of the service. The caller must
-            then close the new connection.
+            a deadline, because all of them are waiting for a response from the service. The caller
+            must then close the new connection.
         """
         loop = asyncio.get_running_loop()
         if self.connections.is_full():
@@ -276,9 +276,9 @@ class ConnectionLimiter:
 class TlsHandshake(asyncio.Protocol):
     """An asyncio protocol that performs the TLS handshake of an accepted TCP connection.
 
-    The handshake has a time limit and counts toward the maximum of connections. Afterwards, an
-    instance of `http_protocol` takes over the encrypted connection. Create a subclass for each
-    server that sets the attributes.
+    The handshake has a time limit and counts toward the maximum number of connections. Afterwards,
+    an instance of `http_protocol` takes over the encrypted connection. Each server needs a subclass
+    that sets the attributes.
 
     Attributes:
         limiter: Limits that all connections of the server share.

@@ -106,7 +106,7 @@ def check_uvicorn(
 
     Raises:
         Finding: If the minor version is not the tested one, or an attribute is missing. The message
-            names the version to install.
+            contains the version to install.
     """
     missing = [name for name in _PROTOCOL_METHODS if not callable(getattr(protocol, name, None))]
     missing += [
@@ -129,7 +129,7 @@ def check_uvicorn(
 def protocol_class_for(
     settings: Settings, tls_context: ssl.SSLContext | None = None
 ) -> type[asyncio.Protocol]:
-    """Return the asyncio protocol class for the connections of one server.
+    """Create the asyncio protocol class for the connections of one server.
 
     All connections of the class share the limits on headers, time and connections.
 
@@ -151,7 +151,7 @@ def protocol_class_for(
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """The HTTP/1.1 protocol of uvicorn with additional limits on headers, time and connections.
+    """uvicorn's HTTP/1.1 protocol with additional limits on headers, time and connections.
 
     One instance serves one client connection in the event loop. `protocol_class_for` creates a
     subclass for each server.
@@ -247,11 +247,11 @@ class HttpProtocol(HttpToolsProtocol):
     def on_overdue(self, phase: ConnectionPhase) -> None:
         """Handle a missed deadline of the client.
 
-        If the client started to send headers but did not finish them in time, it gets an error
-        response with status 408. In every other phase the connection is closed without a response.
+        If the client has sent only a part of the headers in time, it gets an error response with
+        status 408. Otherwise the connection is closed without a response.
 
         Args:
-            phase: Phase in which the client did not act in time.
+            phase: Phase whose time limit was exceeded.
         """
         if phase is ConnectionPhase.HEAD and self._in_head:
             limit_s = self.limiter.settings.header_seconds
@@ -297,8 +297,8 @@ class HttpProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Check the headers of a request and pass the request to the application.
 
-        The HTTP parser calls this method at the end of the headers. If they violate RFC 9112, the
-        application gets the request together with the error to respond with.
+        The HTTP parser calls this method at the end of the headers. If the headers violate RFC
+        9112, the request is passed together with the error for the response.
         """
         if self._replaying:
             return
@@ -352,8 +352,8 @@ class HttpProtocol(HttpToolsProtocol):
         """Close the connection after a response was written.
 
         If the client is still sending, only the write side is closed at first. The read side is
-        closed after a time limit. This prevents a TCP reset, which could make the client lose the
-        response. Further calls have no effect.
+        closed after a time limit. This prevents a TCP reset that could discard the response before
+        the client reads it. Further calls have no effect.
         """
         if self._ended:
             return

@@ -30,8 +30,7 @@ class ServerTls:
             is required.
 
     Attributes:
-        context: TLS context for the server. Each handshake uses the certificates that were loaded
-            last.
+        context: TLS context for the server. Each handshake uses the latest certificates.
 
     Raises:
         ConfigError: If the certificates cannot be loaded at startup.
@@ -46,11 +45,11 @@ class ServerTls:
         self.context.sni_callback = self._choose
 
     def reload(self) -> bool:
-        """Load the certificate files again for new connections.
+        """Reload the certificate files for new connections.
 
         Returns:
-            True if all files were loaded. If False, the error is logged and the old certificates
-            remain in use.
+            True if all files were loaded. False if loading failed; the error is logged, and the old
+            certificates remain in use.
         """
         try:
             self._current = _context(self._settings)
@@ -61,7 +60,7 @@ class ServerTls:
         return True
 
     async def watch(self) -> None:
-        """Reload the certificates whenever a file changes. Runs until the task is cancelled.
+        """Reload the certificates whenever a file changes, until the task is cancelled.
 
         The files are checked every two seconds. If new files cannot be loaded, the error is logged
         and the old certificates remain in use.

@@ -40,9 +40,9 @@ _NO_FILE: Final = b"\x00"  # the union's branch 0
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """The identity of a batch of API events, without the events.
+    """The metadata that identifies a batch of API events.
 
-    A retry with equal values and an equal body counts as the same batch and produces the same
+    A retry with the same metadata and the same body is the same batch and produces the same
     records.
 
     Attributes:
@@ -65,8 +65,8 @@ class RejectedEvent:
     """An invalid event of a batch, as reported to the client.
 
     Attributes:
-        index: Index of the event in the batch, starting at 0: its line, or its element of a JSON
-            array.
+        index: Index of the event in the batch, starting at 0: its line number, or its index in the
+            JSON array.
         reason: Machine-readable reason.
         field: Name of the invalid field, or None if no single field is invalid.
         detail: Human-readable explanation, which may quote the event.
@@ -79,12 +79,11 @@ class RejectedEvent:
 
 
 class BatchParser(Parser):
-    """A parser of the NDJSON body of one batch of API events.
+    """A parser for the NDJSON body of one batch of API events.
 
     The id of an event is derived from its member `event_id`. If this member is absent, the id is
     derived from the client, the idempotency key, a digest of the body, and the index of the event.
-    A client that reuses an idempotency key for another body by mistake therefore causes neither
-    duplicate nor lost events.
+    If a client reuses an idempotency key for another body by mistake, no events are lost.
 
     Args:
         batch: Identity of the batch.

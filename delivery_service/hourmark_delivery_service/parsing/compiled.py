@@ -55,7 +55,7 @@ class CompiledField:
 
     Args:
         field: Field of the parsed Avro schema.
-        compiler: Compiler that knows the named types to which the field may refer.
+        compiler: Compiler that has compiled the named types that the field may refer to.
 
     Attributes:
         name: Name of the field.
@@ -86,17 +86,17 @@ class CompiledField:
         )
 
     def with_defaults_from(self, fields: Mapping[str, str]) -> CompiledField:
-        """Return this field with a default value from the constant fields of a byte range.
+        """Return a copy of this field with a default value from the constant fields of a range.
 
         A tailer can be configured to add constant fields, such as a data center, to all events of a
-        range.
+        byte range.
 
         Args:
-            fields: Constant text values by field name.
+            fields: Maps names of constant fields to text values.
 
         Returns:
             A copy with the new default, or the field itself if `fields` has no valid value for it.
-            The default of a field called `labels` is a map with all of `fields`.
+            The default of a field called `labels` is a map with all constant fields.
         """
         text = fields.get(self.name)
         try:
@@ -124,9 +124,9 @@ class CompiledType:
         rule: Declaration of how lines of the type are parsed.
         header: Prefix of every encoded event, with the schema id.
         fields: The type's own fields, without the envelope (the fields that all types share).
-        line_field: Field that gets the text of a line, or None.
-        problem: Why the declaration cannot be compiled, or None. If set, parsing and encoding raise
-            `Rejected`.
+        line_field: Field that stores the text of a line, or None.
+        problem: Reason why the declaration cannot be compiled, or None. If it is set, parsing and
+            encoding raise `Rejected`.
     """
 
     def __init__(self, version: TypeVersion) -> None:
@@ -198,13 +198,13 @@ class CompiledType:
         self.native = native_type(self, schema, len(ENVELOPE)) if self.rule.is_plain else None
 
     def with_fields(self, fields: Mapping[str, str]) -> CompiledType:
-        """Return a copy of this type whose fields have additional default values.
+        """Return a copy of this type with additional default values for its fields.
 
         The defaults come from the constant fields of a byte range, which a tailer adds to all
         events of the range.
 
         Args:
-            fields: Constant text values by field name.
+            fields: Maps names of constant fields to text values.
         """
         other = copy.copy(self)
         other.fields = tuple(field.with_defaults_from(fields) for field in self.fields)
@@ -293,12 +293,11 @@ class CompiledType:
         return out
 
     def encode_texts(self, texts: Mapping[str, bytes | None]) -> bytearray:
-        """Encode the type's own fields as Avro, from values that are given as text.
+        """Encode the type's own fields from text values as Avro.
 
         Args:
             texts: Text values by field name. A missing field gets its default, or null if its type
-                allows it. Unless the type declares otherwise, names that are not its fields are
-                ignored.
+                allows it. Unknown names are ignored unless the type declares otherwise.
 
         Returns:
             The encoded fields, without the envelope (the fields that all types share).
@@ -340,9 +339,9 @@ class CompiledType:
             line: Line without its line feed.
 
         Returns:
-            The matched text of each named group, by group name. The value of a group that did not
-            participate in the match is None. None instead of a dict if the line does not match or
-            the type has no pattern.
+            A dict that maps group names to matched texts. The value is None for a group that did
+            not participate in the match. Returns None instead of a dict if the line does not match
+            or the type has no pattern.
         """
         groups = self.pattern.match(line) if self.pattern is not None else None
         return (
@@ -360,12 +359,12 @@ class CompiledType:
 
 
 class CompiledRules:
-    """A rules revision, which declares event types and sources, compiled for parsing.
+    """A rules revision (version of the declared event types and sources), compiled for parsing.
 
     Attributes:
         id: Id of the revision.
-        types: Compiled event types by name.
-        sources: Declared sources (kinds of log files) by name.
+        types: Maps the name of each event type to the compiled type.
+        sources: Maps the name of each source (kind of log file) to its declaration.
         problems: A message for each event type that cannot be compiled. Its events are rejected.
 
     Raises:
@@ -382,8 +381,8 @@ class CompiledRules:
 
         Args:
             rules: Revision to compile.
-            compiled_types: Cache that revisions share: compiled types by key and schema id. Types
-                that are missing are added. None for no cache.
+            compiled_types: Shared cache that maps pairs of key and schema id to compiled types.
+                Missing types are added. None for no cache.
 
         Raises:
             ValueError: If this software lacks the parser version, the time zone data, or the
@@ -421,13 +420,13 @@ class CompiledRules:
         }  # of dead letters' fields
 
     def with_fields(self, fields: Mapping[str, str], source: Source) -> CompiledRules:
-        """Return a copy of the rules in which event fields have additional default values.
+        """Return a copy of the rules with additional default values for event fields.
 
         The defaults come from the constant fields of a byte range, which a tailer adds to all
         events of the range.
 
         Args:
-            fields: Constant text values by field name.
+            fields: Maps names of constant fields to text values.
             source: Source of the range. The copy contains only the event types of this source.
         """
         other = copy.copy(self)
@@ -438,7 +437,7 @@ class CompiledRules:
         return other
 
     def native_source(self, name: str) -> Any:
-        """Return the description of a source that the native parser needs to parse its lines.
+        """Return the description of a source for the native parser.
 
         The native parser is a compiled module that parses simple lines in C.
 
@@ -446,8 +445,8 @@ class CompiledRules:
             name: Name of a declared source (kind of log file).
 
         Returns:
-            An object of the compiled module, to be passed to the native parser. None if only Python
-            can parse lines of this source, or if the source is not declared.
+            An object of the compiled module, to be passed to the native parser. None if lines of
+            this source can be parsed only in Python, or if the source is not declared.
         """
         if name not in self._native:
             can = self.parser.parser in NATIVE_PARSERS and name in self.plain_sources

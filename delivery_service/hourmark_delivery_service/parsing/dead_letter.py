@@ -48,17 +48,17 @@ _TELLS_NOTHING: Final = frozenset(
 def withhold_payload(
     rejection: Rejected, raw: bytes, declared_types: Container[str]
 ) -> tuple[Rejected, bytes]:
-    """Remove from a dead letter everything that could reveal secrets in its line.
+    """Remove all content from a dead letter that could reveal secrets in its line.
 
     A dead letter is the record of a line that is not a valid event. Call this function if the line
-    may be of a type that declares redaction. Redaction patterns cannot be applied to a line that
-    could not be parsed, because a secret may be escaped or in an unexpected place.
+    may be of a type with redaction. Redaction patterns cannot be applied to a line that could not
+    be parsed, because a secret may be escaped or in an unexpected place.
 
     Args:
-        rejection: Why the line was rejected.
+        rejection: Reason why the line was rejected.
         raw: The line.
-        declared_types: Names of the declared event types. Any other type that the line names is
-            removed, because it could be a secret.
+        declared_types: Names of the declared event types. If the line names any other type, this
+            name is removed too, because it could be a secret.
 
     Returns:
         The rejection without quotes from the line, and an empty byte string in place of the line.
@@ -85,8 +85,8 @@ def check_dead_letter_field(name: str, encode: Encoder, default: bytes | None) -
         default: Encoded default value, or None if the field has none.
 
     Raises:
-        ValueError: If the field is unknown and has no default, or if it does not accept all values
-            that this software may write.
+        ValueError: If the field is unknown and has no default, or does not accept all values that
+            this software may write.
     """
     if name not in EXTREMES:
         if default is None:

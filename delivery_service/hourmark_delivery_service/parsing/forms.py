@@ -38,8 +38,8 @@ def parse_logfmt(message: bytes) -> dict[str, bytes]:
         message: Message without its line feed.
 
     Returns:
-        Unquoted values by key. A key without a value has the value `true`. The last of repeated
-        keys wins.
+        A dict that maps keys to unquoted values. A key without a value has the value `true`. If a
+        key is repeated, its last value is used.
 
     Raises:
         Rejected: If the message is not valid logfmt, contains no `key=value`, or has a key that is
@@ -94,9 +94,9 @@ class ParsedMessage(NamedTuple):
     """The named values of a log message, with its time and host.
 
     Attributes:
-        values: Values by name: bytes if they come from text, or JSON values.
-        time: Text of the timestamp, or None if the message has no time.
-        host: Text of the host, or None if the message has no host.
+        values: Maps names to values: bytes if they come from text, or JSON values.
+        time: The timestamp as text, or None if the message has no time.
+        host: The host as text, or None if the message has no host.
     """
 
     values: Mapping[str, Any]
@@ -115,15 +115,15 @@ def message_parser_for(
     The formats are JSON, logfmt, TSV, pattern and text.
 
     Args:
-        rule: Declaration of how lines of the type are parsed.
+        rule: Parsing rule of the type.
         field_names: Names of the type's fields. The time and the host of a message are removed from
             its values if they are not fields.
         pattern: Compiled pattern of the type, or None.
         keeps_bom: Whether to keep a byte order mark at the start of a text payload.
 
     Returns:
-        A function from the bytes of a message to a `ParsedMessage`. It raises `Rejected` if the
-        message does not have the format.
+        A function that converts the bytes of a message to a `ParsedMessage`. It raises `Rejected`
+        if the message does not have the format.
     """
     if rule.payload == "json":
         return lambda message: _placed(parse_json_object(message), rule, field_names)

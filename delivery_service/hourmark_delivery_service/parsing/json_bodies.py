@@ -20,7 +20,7 @@ _value = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def json_body_to_lines(body: bytes) -> bytes:
-    """Convert a JSON array, or a single JSON object over several lines, to one value per line.
+    """Convert a JSON array, or a JSON object that spans several lines, to one value per line.
 
     Args:
         body: Request body.

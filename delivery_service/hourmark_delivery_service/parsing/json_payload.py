@@ -25,7 +25,7 @@ _BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 def parse_json_object(payload: bytes) -> dict[str, Any]:
     """Parse a payload that must be a single JSON object.
 
-    A leading byte order mark is skipped. The last of repeated names wins.
+    A leading byte order mark is skipped. If a name is repeated, its last value is used.
 
     Args:
         payload: JSON text in UTF-8.
@@ -51,9 +51,9 @@ def parse_json_object(payload: bytes) -> dict[str, Any]:
 
 
 def exceeds_nesting(payload: bytes, depth_max: int) -> bool:
-    """Return whether arrays and objects in a JSON text are nested too deeply.
+    """Return whether arrays and objects in a JSON document are nested too deeply.
 
-    The result is unspecified for a text that is not valid JSON.
+    The result is undefined if the document is not valid JSON.
 
     Args:
         payload: JSON text.

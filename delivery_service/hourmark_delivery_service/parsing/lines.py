@@ -25,7 +25,7 @@ from hourmark_delivery_service.parsing.times.timestamps import SYSLOG_FRACTION_D
 
 
 class LineReader:
-    """Base class of parsers that turn the lines in one byte range of a file into events.
+    """Base class of parsers that convert the lines in one byte range of a file to events.
 
     Each subclass supports certain source formats, such as RFC 5424 or free text.
 
@@ -35,7 +35,7 @@ class LineReader:
         source: Declaration of the source (kind of log file) of the range.
 
     Attributes:
-        default_time_ms: Time of events whose line contains no time, in Unix milliseconds.
+        default_time_ms: Time of events without a time in their line, in Unix milliseconds.
     """
 
     def __init__(self, byte_range: ByteRange, rules: CompiledRules, source: Source) -> None:
@@ -52,7 +52,7 @@ class LineReader:
         self._host = avro_string(byte_range.host_name)
 
     def read(self, line: bytes) -> ParsedEvent:
-        """Parse a line into an event, whose id is not assigned yet.
+        """Parse a line into an event without an id.
 
         Args:
             line: Line without its line feed.
@@ -75,11 +75,11 @@ class LineReader:
 
 
 class Rfc5424Reader(LineReader):
-    """A parser of RFC 5424 lines, whose MSGID names the event type.
+    """A parser for RFC 5424 lines, whose MSGID names the event type.
 
-    The message of a line is JSON or text, as the event type declares. A line that is not valid RFC
-    5424, or whose type is not declared, becomes an event of the source's catch-all type. It is
-    rejected if the source has no such type.
+    The declaration of the event type determines whether the message is JSON or text. A line that is
+    not valid RFC 5424, or whose type is not declared, becomes an event of the source's catch-all
+    type. It is rejected if the source has no such type.
 
     Args:
         byte_range: Byte range of a file that contains the lines.
@@ -132,9 +132,9 @@ class Rfc5424Reader(LineReader):
 
 
 class PatternReader(LineReader):
-    """A parser of free text that uses the first event type whose pattern matches the whole line.
+    """A parser for free text that uses the first event type whose pattern matches the whole line.
 
-    The event types of the source are tried in their declared order. A line that matches no pattern
+    The event types of the source are tried in declaration order. A line that matches no pattern
     becomes an event of the source's catch-all type. It is rejected if the source has no such type.
 
     Args:
@@ -219,13 +219,13 @@ def check_plausible(
 
     Args:
         time_ms: Time of the event in Unix milliseconds.
-        observed_at_ms: Time at which the data was observed, in Unix milliseconds.
-        parsing: Limits: how far an event may be after the observation (`future_seconds`) or before
-            it (`lateness_seconds`).
-        event_type: Event type that the error names.
+        observed_at_ms: Observation time of the data, in Unix milliseconds.
+        parsing: Limits on how long an event may be after the observation (`future_seconds`) or
+            before it (`lateness_seconds`).
+        event_type: Event type for the error.
 
     Raises:
-        Rejected: If the time is outside of the limits, or before 1970.
+        Rejected: If the time exceeds a limit or is before 1970.
     """
     if time_ms > observed_at_ms + parsing.future_seconds * 1000:
         ahead_s = (time_ms - observed_at_ms) // 1000
@@ -259,10 +259,10 @@ def _body(kind: CompiledType, parts: Rfc5424Line) -> bytearray:
 
 
 def quote_text(text: bytes) -> str:
-    """Return the start of a text as a quoted string, for use in error messages.
+    """Quote the first 80 bytes of a text for use in error messages.
 
     Args:
-        text: Text to quote. Only its first 80 bytes are used.
+        text: Text to quote.
 
     Returns:
         The text in quotes. Bytes that are not printable ASCII are escaped as in Python literals.

@@ -38,12 +38,11 @@ from hourmark_delivery_service.parsing.times.timestamps import (
 
 
 class MessageReader(LineReader):
-    """A parser of log lines in any declared source format and payload format.
+    """A parser for log lines in all source formats and payload formats.
 
-    Source formats are RFC 5424, syslog in general, and free text.
-
-    In RFC 5424 lines the MSGID names the event type. In other formats the types of the source are
-    tried in their declared order, and the first whose payload format matches the line is used.
+    The source formats are RFC 5424, general syslog, and free text. In RFC 5424 lines, the MSGID
+    names the event type. In the other formats, the types of the source are tried in declaration
+    order, and the first type whose payload format matches the line is used.
 
     Args:
         byte_range: Byte range of a file that contains the lines.
@@ -70,7 +69,8 @@ class MessageReader(LineReader):
     def read(self, line: bytes) -> ParsedEvent:
         """Parse a line into an event.
 
-        A line of no declared type becomes an event of the source's catch-all type, if it has one.
+        A line that matches no declared type becomes an event of the source's catch-all type, if the
+        source has one.
 
         Args:
             line: Line without its line feed.

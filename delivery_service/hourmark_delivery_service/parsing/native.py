@@ -32,20 +32,20 @@ MODULE, WHY_NOT = native.MODULE, native.WHY_NOT
 class NativeType(NamedTuple):
     """The description of an event type for the native parser, which parses simple lines in C.
 
-    Exactly one of the attributes is set, depending on the payload format that the type declares.
+    Exactly one of the attributes is set, depending on the payload format of the type.
 
     Attributes:
-        program: For a JSON payload: object of the compiled module, made from `compile_program`,
-            that encodes the payload as Avro. None for text.
-        text: For a text payload: how to encode it as Avro. None for JSON.
+        program: For a JSON payload, an object of the compiled module that encodes the payload as
+            Avro. It is created from the output of `compile_program`. None for text.
+        text: For a text payload, the parameters for encoding it as Avro. None for JSON.
 
     The tuple `text` contains:
 
     - whether to remove a byte order mark from the start of the text
-    - the encoded fields before the field that gets the text
+    - the encoded fields before the field for the text
     - the encoded fields after this field
-    - the alternatives for encoding the text, in the order in which they are tried: the encoded
-      index of a union branch (empty without a union), and whether the text may be invalid UTF-8
+    - the alternatives for encoding the text, in the order to try them: the encoded index of a union
+      branch (empty if the type is not a union), and whether the text may be invalid UTF-8
     """
 
     program: Any
@@ -62,11 +62,11 @@ def native_type(
     Args:
         kind: Compiled event type.
         schema: Parsed Avro schema of the type.
-        envelope_size: Number of leading fields in the schema that all event types share.
+        envelope_size: Number of leading fields in the schema that are common to all event types.
 
     Returns:
-        The description. None if only Python can parse lines of this type, or if the compiled module
-        is not installed.
+        The description. None if lines of this type can be parsed only in Python, or if the compiled
+        module is not installed.
     """
     if MODULE is None:
         return None
@@ -120,18 +120,18 @@ def _native_text(
 def native_source(
     source: Source, types: Mapping[str, CompiledType], numbers: Mapping[str, int]
 ) -> Any:
-    """Return the description of a source that the native parser needs to parse its lines.
+    """Return the description of a source for the native parser, which parses simple lines in C.
 
-    A source is a declared kind of log file with the event types that its lines may have.
+    A source is a declared kind of log file with the event types of its lines.
 
     Args:
         source: Declared source.
-        types: Compiled event types by name.
-        numbers: Number that represents each event type in the results of the native parser.
+        types: Maps the name of each event type to the compiled type.
+        numbers: Maps the name of each event type to its number in the results of the native parser.
 
     Returns:
-        An object of the compiled module, to be passed to the native parser. None if only Python can
-        parse lines of this source, or if the compiled module is not installed.
+        An object of the compiled module, to be passed to the native parser. None if lines of this
+        source can be parsed only in Python, or if the compiled module is not installed.
     """
     if MODULE is None or source.format != "rfc5424":
         return None

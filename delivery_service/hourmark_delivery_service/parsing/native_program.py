@@ -53,14 +53,13 @@ class ProgramField(NamedTuple):
 
 
 class TextAlternative(NamedTuple):
-    """One way to encode a text as a value of an Avro type, such as one branch of a union.
+    """One way to encode text as an Avro type, such as one branch of a union.
 
     The native parser tries the alternatives of a type in order.
 
     Attributes:
         branch: Encoded index of the union branch. Empty if the type is not a union.
-        any_bytes: Whether the text may be invalid UTF-8. If not, such a text needs another
-            alternative.
+        any_bytes: Whether the text may be invalid UTF-8.
     """
 
     branch: bytes
@@ -71,12 +70,12 @@ def compile_program(envelope: Sequence[AvroType], fields: Sequence[ProgramField]
     """Compile the fields of an event type to a program for the native parser.
 
     Args:
-        envelope: Types of the fields that all event types share. The type's own fields may refer to
-            named types in them.
+        envelope: Types of the fields that are common to all event types. The type's own fields may
+            refer to named types in them.
         fields: The type's own fields.
 
     Returns:
-        The program in the binary format that `native/program.h` defines.
+        The program in the binary format defined in `native/program.h`.
 
     Raises:
         ValueError: If the native parser does not support the schema.
@@ -90,7 +89,7 @@ def compile_program(envelope: Sequence[AvroType], fields: Sequence[ProgramField]
 
 
 def text_alternatives(avro_type: AvroType) -> list[TextAlternative] | None:
-    """Return the alternatives for encoding a text as an Avro type without conversion.
+    """Return the alternatives for encoding text as an Avro type without conversion.
 
     The type must be `string`, `bytes`, or a union of these and `null`.
 
@@ -98,7 +97,7 @@ def text_alternatives(avro_type: AvroType) -> list[TextAlternative] | None:
         avro_type: Type in the parsed Avro schema.
 
     Returns:
-        The alternatives in the order in which they are tried. None for any other type.
+        The alternatives in the order to try them. None for any other type.
     """
     if avro_type in ("string", "bytes"):
         return [TextAlternative(b"", avro_type == "bytes")]

@@ -39,9 +39,9 @@ _LIBRARIES: Final = ("msgspec", "google-re2", "fastavro", "pydantic")
 
 
 def check_parser() -> None:
-    """Check that the installed libraries parse recorded test inputs to the recorded results.
+    """Check that parsing the recorded test inputs gives the recorded results.
 
-    The check detects a library or a Python version that parses differently. The service runs it at
+    The check detects a library or a Python version that behaves differently. The service runs it at
     startup, before it writes any record.
 
     Raises:
@@ -74,7 +74,7 @@ def dependency_versions() -> str:
     """Return the versions of Python and of the libraries that can affect parsing results.
 
     Returns:
-        A text for messages, such as `Python 3.11.7, msgspec 0.22.0, ...`.
+        A string for messages, such as `Python 3.11.7, msgspec 0.22.0, ...`.
     """
     libraries = (f"{name} {importlib.metadata.version(name)}" for name in _LIBRARIES)
     return ", ".join((f"Python {platform.python_version()}", *libraries))
@@ -85,14 +85,14 @@ class ParserVectors:
 
     A test vector has a name, a rules revision (version of the declared event types), a byte range
     of a file or a batch of API events, a body, and the digest of the expected result. A byte range
-    may be parsed once for each of several time zones.
+    may be parsed for several time zones.
 
     Args:
-        content: Decoded JSON content of a file of test vectors.
+        content: Decoded JSON content of a test vector file.
 
     Attributes:
         vectors: The test vectors, as decoded from JSON.
-        made_with: Versions of Python and libraries with which the results were recorded.
+        made_with: Versions of Python and libraries that produced the recorded results.
     """
 
     def __init__(self, content: Mapping[str, Any]) -> None:
@@ -118,9 +118,10 @@ class ParserVectors:
         return cls(json.loads((FOLDER / f"{number}.json").read_text()))
 
     def failing_names(self) -> list[str]:
-        """Parse all test vectors and return the names of those whose result differs.
+        """Parse all test vectors and return the names of those that fail.
 
-        A vector that cannot be parsed is logged and counts as different.
+        A vector fails if its result differs from the recorded one. A vector that cannot be parsed
+        fails too, and is logged.
 
         Returns:
             Names in the order of `vectors`. Empty if all recorded results are reproduced.

@@ -18,7 +18,7 @@ PARSERS: Final = (1, 2, 3)
 def check_parser_available(version: ParserVersion) -> None:
     """Check that this software contains a parser version and its time zone data.
 
-    A rules revision (version of the declared event types) names the parser version for its data.
+    Each rules revision (version of the declared event types) specifies its parser version.
 
     Args:
         version: Number of the parser and version of the time zone data.

@@ -40,7 +40,7 @@ def line_reader_for(
     Args:
         byte_range: Byte range of a file.
         rules: Compiled rules revision (version of the declared event types and sources).
-        extra_fields: Constant text values by field name, added to every event.
+        extra_fields: Names and values of constant fields that are added to every event.
 
     Returns:
         The line parser, or None if the rules do not declare the source.
@@ -63,11 +63,11 @@ def parse_range(byte_range: ByteRange, body: bytes, rules: CompiledRules) -> Par
     Args:
         byte_range: Position and metadata of the range.
         body: Bytes of the range.
-        rules: Compiled rules revision (version of the declared event types) that the range names.
+        rules: Compiled rules revision (version of the declared event types) of the range.
 
     Returns:
-        All events and dead letters (records of invalid lines), their counts, and the audit record,
-        which states the number of events per type and hour.
+        All events and dead letters (records of invalid lines), their counts, and the audit record
+        with the number of events per type and hour.
 
     Raises:
         ValueError: If the body does not match the range, for example in its length.
@@ -76,20 +76,20 @@ def parse_range(byte_range: ByteRange, body: bytes, rules: CompiledRules) -> Par
 
 
 class RangeParser(Parser):
-    """A parser of one byte range of a file, which turns its lines into events and dead letters.
+    """A parser for one byte range of a file, which converts its lines to events and dead letters.
 
     A dead letter is the record of a line that is not a valid event. If an event may span several
-    lines, these lines are parsed together. The first line of such a range always starts an event,
-    so that the result does not depend on other ranges of the file.
+    lines, these lines are parsed together. The first line of a range always starts an event, so
+    that the result does not depend on other ranges of the file.
 
     Args:
         byte_range: Position and metadata of the range.
         body: Bytes of the range.
-        rules: Compiled rules revision (version of the declared event types) that the range names.
+        rules: Compiled rules revision (version of the declared event types) of the range.
 
     Raises:
-        ValueError: If the body's length does not match the range, its last line has no line feed
-            although the range has no `ending`, the observation time is after the year 8999, or `record_start` is not a valid pattern.
+        ValueError: If the body does not match the range (its length, or the line feed at its end),
+            the observation time is after the year 8999, or `record_start` is not a valid pattern.
     """
 
     def __init__(self, byte_range: ByteRange, body: bytes, rules: CompiledRules) -> None:

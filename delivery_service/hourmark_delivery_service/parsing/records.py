@@ -30,11 +30,11 @@ _LETTERS: Final = bytes(byte if byte == ord("\n") else ord("x") for byte in rang
 
 
 def skip_blank_lines(body: bytes, offset: int) -> tuple[int, int]:
-    """Count the consecutive blank lines that start at an offset of a body.
+    """Skip consecutive blank lines in a body, and count them.
 
     Args:
         body: Body to scan.
-        offset: Start of a line.
+        offset: Start offset, at the beginning of a line.
 
     Returns:
         The offset of the first line that is not blank, and the number of blank lines before it. If
@@ -80,11 +80,11 @@ _SEED: Final = secrets.randbits(
 
 
 class PromiseAccumulator:
-    """Collects the event ids and checksums of a request body's records for its audit record.
+    """Collects event ids and checksums of a request body's records for its audit record.
 
-    An audit record lists promises. A promise states, for one event type and hour, how many distinct
-    events the body contains and what their checksums are. A consumer can then verify that it has
-    received all of them.
+    An entry of an audit record is called a promise. It contains the number of distinct events and
+    their checksums for one event type and hour. With it, a consumer can verify that it has received
+    all events.
 
     Args:
         types: Names of the event types. The index of a name is the type's number.
@@ -118,10 +118,9 @@ class PromiseAccumulator:
         self._hashes += _HASH.pack(value_hash(event_id, value))
 
     def extend(self, ids: bytes, places: bytes, hashes: bytes) -> None:
-        """Add records in the packed form in which the native parser returns them.
+        """Add records in the packed form that the native parser returns.
 
-        Each argument is the concatenation of one fixed-size element per record. All three have the
-        records in the same order.
+        Each argument is the concatenation of one fixed-size element per record, in the same order.
 
         Args:
             ids: Event ids.
@@ -134,21 +133,21 @@ class PromiseAccumulator:
         self._hashes += hashes
 
     def places(self) -> Iterator[tuple[str, int]]:
-        """Yield the event type and the hour of each record, in the order in which they were added.
+        """Yield the event type and the hour of each record, in insertion order.
 
         Yields:
-            Pairs of the name of the event type and the start of the hour in Unix seconds.
+            Name of the event type, and start of the hour in Unix seconds.
         """
         for number, minute in _PLACE.iter_unpack(self._places):
             yield self._types[number], 60 * minute
 
     def promises(self) -> tuple[Promise, ...]:
-        """Return one promise for each event type and hour of the added records.
+        """Return the entries of the audit record: one for each event type and hour.
 
-        A promise contains the number of distinct events and their checksums.
+        An entry contains the number of distinct events and their checksums.
 
         Returns:
-            Promises sorted by event type and hour. Empty if no record was added.
+            Entries sorted by event type and hour. Empty if no record was added.
         """
         if native.MODULE is None:
             ids = (
@@ -173,7 +172,7 @@ class PromiseAccumulator:
     def digest(self) -> bytes:
         """Return an 8-byte digest of the event ids of all added records.
 
-        Records with the same ids in another order give another digest.
+        The digest depends on the order of the records.
         """
         return digest_ids((self._ids,))
 
@@ -203,12 +202,12 @@ assert [f["name"] for f in ENVELOPE] == [
 
 
 class Slice:
-    """A small portion of the Kafka records that a parser produces, grouped by event type.
+    """A small portion of a parser's Kafka records, grouped by event type.
 
     A parser returns its results in slices, so that its caller can do other work in between.
 
     Attributes:
-        messages: Records by event type, in the order of their lines.
+        messages: Maps each event type to its records, in line order.
         count: Number of records.
         size: Total size of the record values in bytes.
     """
@@ -223,7 +222,7 @@ class Slice:
         Args:
             event_type: Event type of the records.
             messages: Records to append.
-            size: Total size of their values in bytes, by which `size` of the slice increases.
+            size: Total size of their values in bytes. It is added to `size` of the slice.
         """
         known = self.messages.get(event_type)
         if known is None:
@@ -280,11 +279,11 @@ class ParsedEvent(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RecordOrigin:
-    """The origin of records: the values that all records of one byte range or batch share.
+    """Values that are common to all records of one byte range or batch.
 
     Attributes:
         range_id: Id of the range or batch.
-        observed_at_ms: Time at which the data was observed, in Unix milliseconds.
+        observed_at_ms: Observation time of the data, in Unix milliseconds.
         host: Host name as an encoded Avro string.
         source_and_file: Avro encoding of the fields `source` and `file` of every event.
         declared_source: Name of the source, or the client's name for a batch.
@@ -316,11 +315,11 @@ class ParsedRange:
 
     Attributes:
         records: Records of all events and dead letters (invalid lines), in order.
-        lines: Number of lines, or of records of several lines.
+        lines: Number of lines; a multi-line record counts as one.
         events: Number of events.
         dead_letters: Number of dead letters.
         blanks: Number of blank lines, which produce no record.
-        audit: Audit record, which states the number of events per type and hour.
+        audit: Audit record with the number of events per type and hour.
     """
 
     records: tuple[ParsedRecord, ...]
@@ -332,17 +331,17 @@ class ParsedRange:
 
 
 class Parser:
-    """Base class of parsers that turn a byte range of a file, or a batch, into Kafka records.
+    """Base class of parsers that convert a byte range of a file, or a batch, to Kafka records.
 
     The records are produced in slices, so that the caller can do other work in between. Parsing is
-    deterministic: equal arguments give equal slices. An invalid line becomes a dead letter. The
-    counts are complete once `slices` is exhausted.
+    deterministic: the same arguments give the same slices. An invalid line becomes a dead letter.
+    The counts are complete once `slices` is exhausted.
 
     Attributes:
-        events: Number of events by event type.
-        reasons: Number of dead letters by reason.
-        refused: Number of dead letters by the event type that the line names (empty if not
-            declared) and the reason.
+        events: Maps each event type to its number of events.
+        reasons: Maps each reason to its number of dead letters.
+        refused: Maps pairs of event type and reason to the number of dead letters. The event type
+            is the one that the line names, or empty if it is not declared.
         blanks: Number of blank lines.
         joins_lines: Whether a record may consist of several lines.
         withholds: Whether dead letters must not contain their line, because it may be of a type
@@ -352,11 +351,11 @@ class Parser:
     def __init__(
         self, rules: CompiledRules, origin: RecordOrigin, *, withholds: bool, **identity: object
     ) -> None:
-        """Create a parser of one body.
+        """Create a parser for one body.
 
         Args:
             rules: Compiled rules revision (version of the declared event types) to parse with.
-            origin: Values that all records have in common.
+            origin: Values that are common to all records.
             withholds: Whether dead letters must not contain their line, because it may be of a type
                 with redaction.
             identity: Additional fields of the audit record, such as `host_id`.
@@ -390,7 +389,7 @@ class Parser:
         Call this method only once per parser.
 
         Yields:
-            Slices in the order of the lines. A slice may be empty, for example if lines are blank.
+            Slices in line order. A slice may be empty, for example if all its lines are blank.
         """
         seen = 0
         for size in self._read():
@@ -408,8 +407,8 @@ class Parser:
     def max_records(self, body: bytes) -> int:
         """Return an upper bound for the number of Kafka records that parsing a body produces.
 
-        The bound is the number of lines. Blank lines are excluded if the rules declare that they
-        produce no record.
+        The bound is based on the number of lines. Blank lines are excluded if the parser version
+        produces no record for them.
 
         Args:
             body: Body to be parsed.
@@ -419,8 +418,8 @@ class Parser:
     def audit(self) -> AuditRecord:
         """Return the audit record of the whole body.
 
-        An audit record states how many events the body contains for each event type and hour. Call
-        this method only after `slices` is exhausted, because the record is incomplete before.
+        An audit record contains the number of events for each event type and hour. Call this method
+        only after `slices` is exhausted. Before that, the record is incomplete.
         """
         origin, promised = self._origin, self._promised.promises()
         counts_blanks = self._rules.parser.counts_blanks
@@ -442,11 +441,11 @@ class Parser:
     def parse_all(self) -> ParsedRange:
         """Parse the whole body at once and return the complete result.
 
-        Use it in place of `slices` if the caller does not need to do other work in between. Call it
-        only once per parser.
+        Use this method in place of `slices` if the caller does not need to do other work in
+        between. Call it only once per parser.
 
         Returns:
-            All records in the order of the lines, their counts, and the audit record.
+            All records in line order, their counts, and the audit record.
         """
         everything = Slice()
         for part in self.slices():
@@ -471,17 +470,17 @@ class Parser:
 
     @property
     def declared_source(self) -> str:
-        """Return the name of the source that the body comes from, for use as a metric label.
+        """Return the name of the body's source, for use as a metric label.
 
-        Returns an empty string if the rules do not declare the source of a byte range. The source
-        of a batch of API events is always `api`.
+        Returns an empty string if the source of a byte range is not declared. The source of a batch
+        of API events is always `api`.
         """
         source = str(self._identity["source"])
         return source if source in self._rules.sources or self._identity["kind"] == "batch" else ""
 
     @property
     def event_count(self) -> int:
-        """Return the number of valid events that were parsed so far, over all event types."""
+        """Return the number of valid events parsed so far, over all event types."""
         return self.events.total()
 
     @property
@@ -565,7 +564,7 @@ class Parser:
 def avro_string(text: str) -> bytes:
     """Return the Avro encoding of a string: its length in bytes, followed by its UTF-8 encoding.
 
-    Surrogate escapes, which stand for undecodable bytes, are replaced with U+FFFD.
+    Surrogate escapes, which represent undecodable bytes, are replaced with U+FFFD.
 
     Args:
         text: String to encode.
@@ -576,14 +575,14 @@ def avro_string(text: str) -> bytes:
 
 
 def replace_surrogates(text: str) -> str:
-    """Replace surrogate escapes in a text with U+FFFD, so that it can be encoded as UTF-8.
+    """Replace surrogate escapes in a string with U+FFFD, so that it can be encoded as UTF-8.
 
     Python uses surrogate escapes for undecodable bytes, for example in file names.
 
     Args:
-        text: Text that may contain surrogate escapes.
+        text: String that may contain surrogate escapes.
 
     Returns:
-        The changed text. A text without surrogate escapes is returned unchanged.
+        The changed string. A string without surrogate escapes is returned unchanged.
     """
     return text.encode(errors="surrogateescape").decode(errors="replace")

@@ -6,7 +6,7 @@ from hourmark.records.dead_letters import DeadLetterReason
 
 
 class Rejected(Exception):
-    """A line is not a valid event, so a dead letter is stored in place of an event.
+    """A line is not a valid event and must be stored as a dead letter.
 
     A dead letter is a record with the line and the reason. The exception is caught within the
     parsing package.
@@ -14,9 +14,9 @@ class Rejected(Exception):
     Attributes:
         reason: Machine-readable reason.
         detail: Human-readable explanation, which may quote the line.
-        claimed_type: Event type that the line names, or None if it is not known.
+        claimed_type: Event type that the line names, or None if unknown.
         field: Field of the event type that is missing or invalid, or None.
-        key: Invalid key in the payload that is not a field of the type, or None.
+        key: Key in the payload that is not a field of the type, or None.
     """
 
     def __init__(

@@ -27,7 +27,9 @@ HOST_BYTES_MAX = 255
 
 
 def time_context(byte_range: ByteRange, rules: CompiledRules) -> TimeContext:
-    """Return the values that complete timestamps without a year, date or time zone in a byte range.
+    """Return the context for incomplete timestamps in a byte range.
+
+    The context completes timestamps that lack a year, date or time zone.
 
     Args:
         byte_range: Byte range of a file, with its observation time and the name of its time zone.
@@ -35,7 +37,7 @@ def time_context(byte_range: ByteRange, rules: CompiledRules) -> TimeContext:
             time zone data.
 
     Raises:
-        ValueError: If this software does not contain that version of the time zone data.
+        ValueError: If this software does not contain the required time zone data.
     """
     return TimeContext(
         observed_at_ms=byte_range.observed_at_ms,
@@ -48,8 +50,9 @@ class HostEncoder:
     """Encodes the host of each event in a byte range of a file as an Avro string.
 
     Args:
-        byte_range: Byte range, with the host name of the machine on which the file was read.
-        source: Declaration of the source (kind of log file). It states whether lines name a host.
+        byte_range: Byte range, with the name of the host that read the file.
+        source: Declaration of the source (kind of log file). It determines whether the host in a
+            line is used.
         parser: Parser version, which determines how bytes that are not UTF-8 are replaced.
     """
 
@@ -63,13 +66,11 @@ class HostEncoder:
         """Return the host of an event as an encoded Avro string.
 
         Args:
-            host: Host in the line, or None. It is used only if the source declares that its lines
-                name their host.
-            kind: Event type of the line, which the error names.
+            host: Host in the line, or None. It is used only if the source declares this.
+            kind: Event type of the line, for the error.
 
         Returns:
-            The host in the line. If there is none, or it is not used, the name of the machine on
-            which the file was read.
+            The host in the line. If there is none, or it is not used, the host that read the file.
 
         Raises:
             Rejected: If the host has more than 255 bytes.

@@ -23,7 +23,7 @@ _SUFFIX = ".zip"
 def zone_versions() -> frozenset[str]:
     """Return the versions of the IANA time zone data that this software contains.
 
-    Each element can be passed to `load_zone` as its `version`.
+    Pass one of them to `load_zone` as `version`.
     """
     return frozenset(file.stem for file in FOLDER.glob(f"*{_SUFFIX}"))
 
@@ -38,7 +38,7 @@ def load_zone(name: str, version: str) -> ZoneInfo | None:
         version: Version of the time zone data, one of `zone_versions`.
 
     Returns:
-        The time zone, or None if there is no zone of this name.
+        The time zone, or None if there is no zone with this name.
 
     Raises:
         ValueError: If this version of the data is missing or damaged.

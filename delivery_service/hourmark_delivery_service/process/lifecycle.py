@@ -33,17 +33,18 @@ _FOLLOW_S: Final = 1.0  # between checks for a revision that needs another schem
 
 
 class ProgressReporter(Protocol):
-    """Reports at intervals the time up to which the service has answered all requests.
+    """Sends periodic progress reports of a service process.
 
-    In a service with a single process, the reports are sent to Kafka. In a service with several
-    worker processes, each worker reports to its supervisor.
+    A progress report states the time up to which all requests have been answered. A service with a
+    single process sends its reports to Kafka. With several worker processes, each worker reports to
+    the supervisor.
     """
 
     async def run(self) -> None:
         """Send a report at regular intervals until the task is cancelled.
 
-        The first successful report sets `first_report_sent` of the service. Only then does the
-        service accept events.
+        The first successful report sets `first_report_sent` of the service. Before that, the
+        service does not accept events.
         """
         ...
 
@@ -60,8 +61,8 @@ class ProgressReporter(Protocol):
 async def running_service(config: Config) -> AsyncIterator[DeliveryService]:
     """Return an async context manager that runs a service with its queue, rules and tokens.
 
-    The block receives the running service. At the end of the block, pending records are delivered
-    for up to 10 seconds, and the queue is closed.
+    The block receives the running service. At the end of the block, the manager delivers pending
+    records for up to 10 seconds and closes the queue.
 
     Args:
         config: Configuration of the service.
@@ -101,9 +102,9 @@ async def progress_reporting(
 ) -> AsyncIterator[None]:
     """Return an async context manager that sends progress reports of a service during its block.
 
-    A progress report states up to which time the service has answered all requests. Reports begin
-    once the service has read its rules and the schema registry has returned the schema ids. At the
-    end of the block the final report is sent.
+    A progress report states the time up to which the service has answered all requests. The first
+    report is sent once the service has read its rules and the schema registry has returned the
+    schema ids. The final report is sent at the end of the block.
 
     Args:
         service: Service whose progress is reported.

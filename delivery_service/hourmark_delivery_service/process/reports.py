@@ -2,8 +2,8 @@
 
 The identity is a host id that survives restarts, with a lock so that no two processes share it.
 
-A host report states up to which time all API requests are acknowledged. Without these reports an
-hour could close although a request of that hour is still in flight. The time `caught_up_at` is the
+A host report states the time up to which all API requests are acknowledged. Without these reports,
+an hour could be closed while a request of that hour is still in flight. The time `caught_up_at` is the
 start of the oldest request in flight, or the current time. The first report is in the queue before
 the first event is accepted, and a final report follows after the service has drained.
 """
@@ -28,7 +28,7 @@ from hourmark_delivery_service.work.service import DeliveryService
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ServiceIdentity:
-    """The identity under which a delivery service sends its host reports.
+    """The identity of a delivery service in its host reports.
 
     Attributes:
         host_id: Id of the service instance, which survives restarts.
@@ -44,7 +44,7 @@ class ServiceIdentity:
 
 
 def take_identity(state_dir: Path) -> ServiceIdentity:
-    """Return the identity that is stored in a state folder, and lock it for this process.
+    """Lock a state folder for this process, and return the identity that is stored in it.
 
     The identity is created on first use. While the process runs, no other process can use it.
 
@@ -73,9 +73,9 @@ _GOODBYE_S: Final = 10.0
 
 
 class InflightSource(Protocol):
-    """The interface to the state of the requests in flight, which host reports contain.
+    """Interface to the state of the requests in flight, for host reports.
 
-    It covers either one process (`InflightRequests`) or all worker processes of a service
+    The state covers either one process (`InflightRequests`) or all worker processes of a service
     (`WorkerStatusTable`).
     """
 
@@ -89,16 +89,17 @@ class InflightSource(Protocol):
 
     @property
     def requests(self) -> int:
-        """Return the number of requests that were received but not answered yet.
+        """Return the number of requests that have been received but not yet answered.
 
         The final report of the service is sent only if this number is 0.
         """
         ...
 
     def oldest_ms(self) -> int:
-        """Return the time before which all received requests are answered, in Unix milliseconds.
+        """Return the time up to which all requests have been answered, in Unix milliseconds.
 
-        The value decreases only if the clock was set back by more than `CLOCKS_APART_MS_MAX`.
+        All requests that were received before this time have been answered. The value decreases
+        only if the clock was set back by more than `CLOCKS_APART_MS_MAX`.
         """
         ...
 
@@ -106,8 +107,8 @@ class InflightSource(Protocol):
 class ServiceReporter:
     """Sends a host report of the delivery service to the queue every `report_seconds`.
 
-    A host report states up to which time the service has answered all requests. An hourly bucket of
-    events is closed only after such a report. Implements `ProgressReporter`.
+    A host report states the time up to which the service has answered all requests. An hourly
+    bucket of events is closed only after such a report. Implements `ProgressReporter`.
 
     Args:
         service: Service that appends the reports to its queue.
@@ -126,9 +127,8 @@ class ServiceReporter:
     async def run(self) -> None:
         """Send host reports every `report_seconds` until the task is cancelled.
 
-        After the first success, the service begins to accept events. A failure is logged, and the
-        next report is sent at its usual time. Hours of events are not closed until a report
-        succeeds.
+        The service accepts events once the first report has succeeded. A failure is logged, and the
+        next report is sent at its usual time. No hour of events is closed until a report succeeds.
         """
         while True:
             try:
@@ -144,9 +144,9 @@ class ServiceReporter:
     async def send_goodbye(self) -> None:
         """Send the final host report, which states that the service has answered all requests.
 
-        No report is sent if none was sent before, or if a request is still unanswered. Waits at
-        most 10 seconds, and logs failures. Without a final report, an hour of events is closed only
-        at its deadline while the service is stopped.
+        No report is sent if none was sent before, or if a request is still unanswered. The method
+        waits at most 10 seconds, and logs failures. Without a final report, hours of events are
+        closed only at their deadline while the service is stopped.
         """
         if not self._service.first_report_sent or self._claims.requests:
             return
@@ -162,7 +162,7 @@ class ServiceReporter:
     async def report(self, *, goodbye: bool = False) -> None:
         """Send one host report with the current state of the requests in flight.
 
-        A host report states up to which time the service has answered all requests.
+        A host report states the time up to which the service has answered all requests.
 
         Args:
             goodbye: Whether this is the final report before a shutdown.

@@ -103,8 +103,8 @@ def run(config: Config, on_listening: Callable[[str], None], read_config: ReadCo
 def tune_interpreter() -> None:
     """Configure garbage collection and thread switching of this process for low latency.
 
-    Call it once at the end of startup. All objects that exist at that time are excluded from
-    garbage collection permanently.
+    Call this function once at the end of startup. All objects that exist at that time are
+    permanently excluded from garbage collection.
     """
     gc.collect()
     gc.freeze()
@@ -113,14 +113,14 @@ def tune_interpreter() -> None:
 
 
 def check_limits(config: Config) -> None:
-    """Check the size limits in the configuration: every accepted event must fit into Kafka.
+    """Check that Kafka accepts events of the maximum size that the configuration allows.
 
     Args:
         config: Configuration of the service.
 
     Raises:
         ConfigError: If `kafka.max_message_bytes` is too small or `service.line_bytes_max` is too
-            large. The message names the allowed value.
+            large. The message contains the limit.
     """
     needed = EVENT_BYTES_MAX + _RECORD_OVERHEAD
     if config.kafka.max_message_bytes < needed:
@@ -136,9 +136,9 @@ def check_limits(config: Config) -> None:
 
 
 def raise_open_file_limit(connections_max: int) -> None:
-    """Raise the limit on open files of this process as far as its connections need.
+    """Raise the open file limit of this process to what its connections need.
 
-    Nothing is changed if the limit is high enough.
+    The limit is not changed if it is already high enough.
 
     Args:
         connections_max: Maximum number of client connections.
@@ -162,13 +162,14 @@ def raise_open_file_limit(connections_max: int) -> None:
 def check_system_clock(clock: Clock) -> None:
     """Check that the system clock is between the years 2000 and 8999.
 
-    Tailers copy the service's time into their requests, and the service rejects other times.
+    Tailers copy the service's time into their requests, and the service rejects times outside of
+    this period.
 
     Args:
         clock: Clock to check.
 
     Raises:
-        ConfigError: If the clock is not in this period.
+        ConfigError: If the clock is outside of this period.
     """
     if trouble := clock_problem(clock.now_ms()):
         raise ConfigError(f"{trouble}, then start again")
@@ -293,9 +294,9 @@ def uvicorn_config(
 
 
 class HttpServer(uvicorn.Server):
-    """A uvicorn server that exits with code 0 after SIGTERM or SIGINT, once it has drained.
+    """A uvicorn server that drains and exits with code 0 after SIGTERM or SIGINT.
 
-    Draining means that it accepts no new requests and answers those in flight.
+    Draining means that the server accepts no new requests and answers those in flight.
 
     Args:
         config: uvicorn configuration.

@@ -18,10 +18,10 @@ _RETRY_MAX_S: Final = 3.0
 
 
 class TopicStore(Protocol):
-    """The records of a compacted Kafka topic in memory, which `StoreFollower` keeps up to date.
+    """An in-memory store for a compacted Kafka topic, kept up to date by `StoreFollower`.
 
     Attributes:
-        read_error: Why the topic cannot be read at the moment, or an empty string.
+        read_error: Reason why the topic currently cannot be read, or an empty string.
     """
 
     read_error: str
@@ -40,7 +40,7 @@ class TopicStore(Protocol):
 
 
 class TopicReader(Protocol):
-    """The interface of a reader that returns the new records of a topic at each poll.
+    """Interface of a reader that returns the new records of a topic at each poll.
 
     `TopicFollower` implements it for a Kafka topic.
     """
@@ -49,9 +49,9 @@ class TopicReader(Protocol):
         """Return the records since the previous poll, up to the current end of the topic.
 
         Returns:
-            A flag and the key and value of each new record. If the flag is True, the topic was read
-            from its beginning or was deleted, and the caller must discard the records of earlier
-            polls.
+            A flag, and the key and value of each new record. If the flag is True, the topic was
+            read from its beginning or was deleted, and the caller must discard the records of
+            earlier polls.
 
         Raises:
             Unavailable: If the topic cannot be read. A later poll may succeed.
@@ -101,9 +101,9 @@ class StoreFollower:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask the background thread to stop and wait for it, for at most 5 seconds.
+        """Ask the background thread to stop, and wait up to 5 seconds for it.
 
-        If the thread does not stop in time, no exception is raised.
+        No exception is raised if the thread does not stop in time.
         """
         self._stopping.set()
         self._thread.join(5)

@@ -54,14 +54,14 @@ ReadConfig = Callable[[], Config]
 
 @dataclasses.dataclass(slots=True, eq=False)
 class _Child:
-    """A worker process and what the supervisor knows about it.
+    """A worker process and its state as observed by the supervisor.
 
     Attributes:
         process: Handle of the process.
         slot: Row of the worker in the status table.
-        began_s: Time of the start in monotonic seconds.
+        began_s: Start time in monotonic seconds.
         heard_s: Time of the last observed heartbeat in monotonic seconds.
-        heartbeats: The worker's number of heartbeats at `heard_s`.
+        heartbeats: The worker's heartbeat count at `heard_s`.
         drains: Whether the supervisor has asked the worker to exit.
     """
 
@@ -76,15 +76,15 @@ class _Child:
 class WorkerSupervisor:
     """Starts, restarts and replaces the worker processes of a delivery service.
 
-    All methods are called from one event loop.
+    Not thread-safe: call all methods from one event loop.
 
     Args:
         config: Configuration of the service, with the number of workers.
         listener: Listening socket that the workers share.
-        status_table: Table in shared memory in which each worker writes its status.
+        status_table: Table in shared memory that each worker writes its status to.
         clock: Source of monotonic time.
         worker_main: Main function of a worker process.
-        serves_s: Seconds within which a new worker must serve before `replace` gives up.
+        serves_s: Seconds that `replace` waits until a new worker serves requests.
         hangs_s: Seconds without a heartbeat after which a worker is killed.
     """
 
@@ -103,10 +103,10 @@ class WorkerSupervisor:
         Args:
             config: Configuration of the service, with the number of workers.
             listener: Listening socket that the workers share.
-            status_table: Table in shared memory in which each worker writes its status.
+            status_table: Table in shared memory that each worker writes its status to.
             clock: Source of monotonic time.
             worker_main: Main function of a worker process.
-            serves_s: Seconds within which a new worker must serve before `replace` gives up.
+            serves_s: Seconds that `replace` waits until a new worker serves requests.
             hangs_s: Seconds without a heartbeat after which a worker is killed.
         """
         self._serves_s, self._hangs_s = serves_s, hangs_s
@@ -123,9 +123,10 @@ class WorkerSupervisor:
 
     @property
     def worker_count(self) -> int:
-        """Return the number of worker processes that have not been observed to exit.
+        """Return the number of running worker processes.
 
-        Workers that were asked to exit but are still running are included.
+        The number includes workers that were asked to exit but have not exited yet. An exit is
+        noticed by `check_workers`.
         """
         return len(self._children)
 
@@ -158,7 +159,7 @@ class WorkerSupervisor:
             self._end(child)
 
     async def replace(self, config: Config) -> None:
-        """Replace all running workers, one by one, by workers with a new configuration.
+        """Replace all running workers one by one with workers that use a new configuration.
 
         Each old worker is asked to exit once its replacement serves requests.
 
@@ -167,8 +168,8 @@ class WorkerSupervisor:
 
         Raises:
             TimeoutError: If a new worker exits, or does not serve requests within `serves_s`
-                seconds. Old workers that were not replaced yet keep running, and workers that start
-                later get the old configuration.
+                seconds. The remaining old workers keep running, and later workers start with the
+                old configuration.
         """
         before, self._config = self._config, config
         for index, old in enumerate([child for child in self._children if not child.drains]):
@@ -263,8 +264,8 @@ def supervise(
 ) -> None:
     """Run the worker processes of a service until SIGTERM or SIGINT.
 
-    The workers then answer their requests in flight and exit. Blocks until all have exited. On
-    SIGHUP, the workers are replaced one by one.
+    After the signal, the workers answer their requests in flight and exit. The function blocks
+    until all have exited. On SIGHUP, it replaces the workers one by one.
 
     Args:
         config: Configuration of the service.

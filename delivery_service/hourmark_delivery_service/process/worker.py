@@ -12,9 +12,10 @@ _PUBLISH_S: Final = 0.1
 
 
 class WorkerStatusReporter:
-    """Writes the status of one worker process to the table that it shares with its supervisor.
+    """Writes the status of one worker process to a table in shared memory.
 
-    The supervisor reports to Kafka for all workers. Implements `ProgressReporter`.
+    The supervisor reads the table, and reports to Kafka for all workers. Implements
+    `ProgressReporter`.
 
     Args:
         service: Service of this worker.
@@ -34,8 +35,8 @@ class WorkerStatusReporter:
     async def run(self) -> None:
         """Write the worker's status to the table ten times a second until the task is cancelled.
 
-        The worker begins to accept events after the supervisor has sent its first report to Kafka.
-        If the worker's event loop hangs, its status does not change, so the supervisor does not
+        The worker accepts events once the supervisor has sent its first report to Kafka. If the
+        worker's event loop hangs, its status does not change. The supervisor therefore does not
         report requests of this worker as answered.
         """
         while True:

@@ -45,13 +45,13 @@ class WorkerStatus:
 
 
 class WorkerStatusTable:
-    """A table in shared memory with the status of each worker process, one row (slot) per worker.
+    """A table in shared memory with one row (slot) for the status of each worker process.
 
-    The supervisor creates the file that is mapped into memory, and the workers open the same file.
+    The table is a memory-mapped file. The supervisor creates the file, and the workers open it.
     Each worker writes only its own slot.
 
     Args:
-        path: File that is mapped into memory.
+        path: The memory-mapped file.
         clock: Source of the current time.
         create: Whether to create the file, replacing an existing one.
     """
@@ -71,24 +71,24 @@ class WorkerStatusTable:
     def reported(self) -> bool:
         """Return whether the service has stored its first host report in Kafka.
 
-        A host report states up to which time the service has answered all requests. Workers reject
-        events until the first report is stored.
+        A host report states the time up to which the service has answered all requests. Workers
+        reject events until the first report is stored.
         """
         return bool(self._words[_REPORTED])
 
     def mark_reported(self) -> None:
         """Record that the service has stored its first host report in Kafka.
 
-        A host report states up to which time the service has answered all requests. All workers see
-        the mark as `reported` and begin to accept events. The mark cannot be removed.
+        A host report states the time up to which the service has answered all requests. `reported`
+        becomes true for all workers, and they begin to accept events. This cannot be undone.
         """
         self._words[_REPORTED] = 1
 
     def allocate_slot(self) -> int:
         """Reserve a free slot for a new worker and return its index.
 
-        Until the worker writes its own status, the slot contains the current result of `oldest_ms`.
-        The service therefore does not report requests of the new worker as answered too early.
+        Until the worker writes its status, the slot contains the current result of `oldest_ms`, so
+        that the service does not report requests of the new worker as answered too early.
 
         Raises:
             StopIteration: If all 256 slots are in use.
@@ -112,13 +112,13 @@ class WorkerStatusTable:
     def count_unanswered_worker(self) -> None:
         """Record that a worker process exited during shutdown without answering all its requests.
 
-        Afterwards `requests` is never 0. The service therefore does not send its final report,
-        which would state that all requests are answered.
+        Afterwards, `requests` is never 0. The service therefore does not send its final report,
+        which would state that all requests have been answered.
         """
         self._unanswered += 1
 
     def update(self, slot: int, status: WorkerStatus) -> None:
-        """Replace the status of a worker with its current one.
+        """Store the current status of a worker.
 
         Args:
             slot: Index of the worker's slot, as returned by `allocate_slot`.
@@ -130,7 +130,7 @@ class WorkerStatusTable:
         self._words[self._at(slot, _HEARTBEATS)] = status.heartbeats
 
     def get(self, slot: int) -> WorkerStatus:
-        """Return the status that the worker in a slot has stored last.
+        """Return the latest status of the worker in a slot.
 
         Args:
             slot: Index of the worker's slot, as returned by `allocate_slot`.
@@ -143,9 +143,9 @@ class WorkerStatusTable:
         )
 
     def oldest_ms(self) -> int:
-        """Return the time before which all requests are answered, in Unix milliseconds.
+        """Return the time up to which all requests have been answered, in Unix milliseconds.
 
-        It is the minimum over all workers, or the current time if there are none. The value
+        The result is the minimum over all workers, or the current time if there are none. It
         decreases only if the clock was set back by more than `CLOCKS_APART_MS_MAX`.
         """
         claim = min((claim.oldest_ms for claim in self._all()), default=self._clock.now_ms())
@@ -164,9 +164,9 @@ class WorkerStatusTable:
 
     @property
     def requests(self) -> int:
-        """Return the number of requests in all workers that are not answered yet.
+        """Return the number of unanswered requests in all workers.
 
-        Each call of `count_unanswered_worker` increases the result by one permanently.
+        Each call of `count_unanswered_worker` permanently increases the result by one.
         """
         return self._unanswered + sum(claim.requests for claim in self._all())
 

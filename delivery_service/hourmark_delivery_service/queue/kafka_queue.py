@@ -9,7 +9,7 @@ Guarantees beyond the contract of `port.Queue`:
   fails for long while the cluster is healthy or has brokers unknown to the producer. Requests in
   flight get `NotDelivered`; their clients retry with the same event ids.
 - Memory is bounded. If the producer's buffer is full, `append` waits and then fails.
-- A topic that cannot take records does not delay records of other topics (`topic_monitor`).
+- An unavailable topic does not delay records of other topics (`topic_monitor`).
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ _GRACE_S: Final = (
 class KafkaQueue:
     """A durable queue on the edge Kafka cluster, which implements the `Queue` protocol.
 
-    It uses one idempotent producer for the whole process and replaces it after a fatal error.
-    Create a queue inside the event loop that uses it.
+    The queue uses one idempotent producer for the whole process and replaces it after a fatal
+    error. Create the queue inside the event loop that uses it.
 
     Args:
         config: Configuration of the Kafka cluster and of the time and memory limits.

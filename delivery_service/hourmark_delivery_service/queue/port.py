@@ -13,33 +13,34 @@ from hourmark_delivery_service.message import Message
 
 
 class Queue(Protocol):
-    """The interface of a durable queue, such as Kafka, that stores records by topic.
+    """Interface of a durable queue, such as Kafka, that stores records by topic.
 
-    A record counts as stored once all in-sync replicas have it. Many tasks of one event loop may
-    use a queue concurrently. `KafkaQueue` implements it.
+    A record is stored once all in-sync replicas have it. Tasks of one event loop may use a queue
+    concurrently. `KafkaQueue` implements this interface.
     """
 
     async def append(self, messages: Mapping[str, Sequence[Message]]) -> None:
-        """Append records and return once all of them are stored on all in-sync replicas.
+        """Append records, and return once all in-sync replicas have stored all of them.
 
-        Waits up to the queue's time limit while its memory is full. The caller may acknowledge the
-        records only if this method returns without an error.
+        If the queue's memory is full, the method waits up to the queue's time limit. The caller may
+        acknowledge the records only if this method returns without an error.
 
         Args:
-            messages: Records to append, by topic. Each record is a dict with `key` and `value`.
+            messages: Maps each topic to the records to append. A record is a dict with `key` and
+                `value`.
 
         Raises:
             QueueUnavailable: If the queue does not accept the records. Some may have been stored.
             NotDelivered: If delivery failed or timed out. Some records may have been stored.
-            TopicUnavailable: If one of the topics cannot take records, while the queue as a whole
+            TopicUnavailable: If one of the topics does not accept records, but the queue as a whole
                 works. Records of the other topics may have been stored.
         """
         ...
 
     async def problems(self, topics: Sequence[str]) -> list[str]:
-        """Return the reasons why appending to the given topics cannot succeed now.
+        """Return the reasons why appends to the given topics currently cannot succeed.
 
-        Responds within a few seconds and never raises an exception.
+        The method returns within a few seconds and never raises an exception.
 
         Args:
             topics: Names of the topics to check.
@@ -50,17 +51,17 @@ class Queue(Protocol):
         ...
 
     async def topic_problems(self, topics: Sequence[str]) -> Mapping[str, str]:
-        """Return the given topics that cannot take records now, with the reason for each.
+        """Return the given topics that currently do not accept records, with the reasons.
 
-        Appends to other topics are not affected. Responds within a few seconds and never raises an
-        exception.
+        Appends to other topics are not affected. The method returns within a few seconds and never
+        raises an exception.
 
         Args:
             topics: Names of the topics to check.
 
         Returns:
-            Messages with the operator's next step, by topic. Empty if there is no problem, or if
-            the queue as a whole does not respond, which `problems` reports.
+            A mapping of topic names to messages with the next step for the operator. Empty if there
+            is no problem, or if the queue as a whole does not respond (see `problems`).
         """
         ...
 
@@ -68,7 +69,7 @@ class Queue(Protocol):
         """Deliver pending records, then release all resources.
 
         Args:
-            timeout_s: Maximum time for the delivery in seconds. Records that are pending afterwards
+            timeout_s: Maximum time for the delivery in seconds. Records that are still pending then
                 are discarded.
         """
         ...

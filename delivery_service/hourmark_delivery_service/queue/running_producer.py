@@ -35,9 +35,9 @@ class AppendPacer:
     when they have been delivered or have failed. Not thread-safe: use it in one event loop.
 
     Args:
-        open_s: Time in seconds after the start of the first pending append during which other
-            appends need not wait.
-        patience_s: Maximum time in seconds for which `wait` blocks.
+        open_s: For this number of seconds after the start of the first pending append, other
+            appends do not wait.
+        patience_s: Maximum number of seconds that `wait` blocks.
     """
 
     def __init__(self, open_s: float = OPEN_S, patience_s: float = PATIENCE_S) -> None:
@@ -49,9 +49,9 @@ class AppendPacer:
     async def wait(self) -> None:
         """Wait until no append is pending, for at most `patience_s` seconds.
 
-        Returns immediately if no append is pending, or if the first pending append started at most
-        `open_s` seconds ago, so that new records can still join its batch. A timeout raises no
-        exception. All waiting callers continue at the same time.
+        The method returns immediately if no append is pending, or if new records can still join the
+        batch of the first pending append, which started at most `open_s` seconds ago. A timeout
+        raises no exception. All waiting callers continue at the same time.
         """
         if self._under_way and asyncio.get_running_loop().time() > self._closes_s:
             with contextlib.suppress(TimeoutError):
@@ -122,10 +122,10 @@ def make_producer(settings: dict[str, Any]) -> Producer:
 def is_fatal(error: KafkaError) -> bool:
     """Return whether an error of librdkafka is fatal.
 
-    After a fatal error, the producer cannot deliver records any more and must be replaced.
+    After a fatal error, the producer can no longer deliver records and must be replaced.
 
     Args:
-        error: Error that librdkafka has reported.
+        error: Error reported by librdkafka.
     """
     return bool(error.fatal()) or error.code() == KafkaError._FATAL
 
@@ -140,7 +140,7 @@ class RunningProducer:
     Attributes:
         fatal: Whether a fatal error occurred. The producer then delivers no more records and must
             be replaced.
-        bootstrap: Bootstrap servers with which the producer was created.
+        bootstrap: Value of `bootstrap.servers` in `settings`.
         produce_batch: Method `produce_batch` of the confluent_kafka producer.
     """
 
@@ -157,16 +157,16 @@ class RunningProducer:
 
     @property
     def supports_packed(self) -> bool:
-        """Return whether `send_packed` can be used, which requires the compiled module.
+        """Return whether `send_packed` is available, which requires the compiled module.
 
-        If False, use `produce_batch`.
+        If it is not, use `produce_batch`.
         """
         return self._sender is not None
 
     def pacer(self, topic: str) -> AppendPacer:
         """Return the object that delays appends to a topic in order to form larger batches.
 
-        The same object is returned at each call. It is created at the first call for the topic.
+        The first call for a topic creates the object. Later calls return the same object.
 
         Args:
             topic: Name of the Kafka topic.
@@ -176,14 +176,14 @@ class RunningProducer:
     def send_packed(
         self, topic: str, records: PackedMessages, start: int, on_report: News
     ) -> tuple[int, KafkaError | None, bool]:
-        """Enqueue packed records, starting at an index, until the producer's buffer is full.
+        """Enqueue packed records from a start index until the producer's buffer is full.
 
         The call does not block. If the buffer becomes full, call the method again later with the
         returned index as `start`. Requires `supports_packed`.
 
         Args:
             topic: Topic to append to.
-            records: Packed records. Records before `start` were enqueued by earlier calls.
+            records: Packed records. Records before `start` are skipped.
             start: Index of the first record to enqueue.
             on_report: Called from `poll` with three arguments: the number of records that failed
                 since the last call, their error or None, and whether the results of all enqueued
@@ -192,7 +192,7 @@ class RunningProducer:
         Returns:
             - the index of the first record that was not enqueued, or `len(records)`
             - the error if a record was rejected for a reason other than a full buffer, or None
-            - whether any record was enqueued, so that `on_report` will be called
+            - whether any record was enqueued; only then is `on_report` called
         """
         assert native.MODULE is not None
         assert self._sender is not None
@@ -224,8 +224,8 @@ class RunningProducer:
     def purge(self) -> None:
         """Discard all records in flight and run their delivery callbacks with an error.
 
-        Blocks until the callbacks have run, for at most five seconds. Use it to dispose of a
-        producer that must be replaced.
+        The call blocks until the callbacks have run, for at most five seconds. Call it before you
+        replace the producer.
         """
         self._producer.purge()
         self.close(_GRACE_S)
@@ -250,8 +250,8 @@ class RunningProducer:
     def poll(self) -> None:
         """Run the delivery callbacks of all records whose delivery has succeeded or failed.
 
-        The call does not block. Call it frequently, because results are reported only here.
-        Exceptions of callbacks are logged, not raised.
+        The call does not block. Call this method frequently, because results are reported only
+        here. Exceptions of callbacks are logged, not raised.
         """
         try:
             with self._fatal_seen():

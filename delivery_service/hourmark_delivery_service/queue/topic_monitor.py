@@ -1,4 +1,4 @@
-"""Detects topics that cannot take records, from the metadata of the Kafka cluster.
+"""Detects topics that do not accept records, from the metadata of the Kafka cluster.
 
 A topic that is missing, or that has a partition without a leader or with too few in-sync replicas,
 must not affect records of other topics. Without this module, each append to such a topic would wait
@@ -29,12 +29,13 @@ METADATA_AGE_MAX_S: Final = 1.0
 
 
 class TopicProblem(NamedTuple):
-    """Why a Kafka topic cannot take records now.
+    """The reason why a Kafka topic currently does not accept records.
 
     Attributes:
         topic: Name of the topic.
         is_missing: Whether the topic does not exist.
-        message: Readable cause, which names the topic, and the operator's next step.
+        message: Human-readable cause with the name of the topic, and the next step for the
+            operator.
     """
 
     topic: str
@@ -42,12 +43,12 @@ class TopicProblem(NamedTuple):
     message: str
 
     def to_error(self) -> TopicUnavailable:
-        """Return the error of an append to this topic."""
+        """Return the exception for an append to this topic. It is not raised."""
         return TopicUnavailable(self.topic, self.message, is_missing=self.is_missing)
 
 
 def find_topic_problem(topic: str, metadata: Any, min_insync: int) -> TopicProblem | None:
-    """Return why a topic cannot take records, according to the cluster's metadata.
+    """Return the reason why a topic does not accept records, based on the cluster's metadata.
 
     Args:
         topic: Name of the topic.
@@ -85,15 +86,15 @@ def find_topic_problem(topic: str, metadata: Any, min_insync: int) -> TopicProbl
 
 
 class TopicMonitor:
-    """Detects Kafka topics that cannot take records, so that appends to them fail immediately.
+    """Detects unavailable Kafka topics, so that appends to them fail immediately.
 
-    A topic cannot take records if it is missing, or if a partition has no leader or too few in-sync
-    replicas. A topic whose append failed for such a reason is blocked until it is healthy again.
-    Use it in one event loop.
+    A topic is unavailable if it is missing, or if a partition has no leader or too few in-sync
+    replicas. If an append fails for such a reason, its topic is blocked until it is healthy again.
+    Not thread-safe: use it in one event loop.
 
     Args:
-        read_topics: Blocking function that returns the metadata of all topics by name. It raises
-            `KafkaException` if the cluster does not answer.
+        read_topics: Blocking function that returns a mapping of all topic names to their metadata.
+            It raises `KafkaException` if the cluster does not answer.
         min_insync: Number of in-sync replicas that a write requires.
         metrics: Metrics that show each topic with a problem.
     """
@@ -112,19 +113,19 @@ class TopicMonitor:
         self._topics: Mapping[str, Any] | KafkaException = {}
 
     async def problems(self, topics: Collection[str]) -> dict[str, TopicProblem]:
-        """Return the given topics that cannot take records now, with the reason for each.
+        """Return the given topics that are currently unavailable, with the reasons.
 
-        The cluster is queried at most once per `METADATA_AGE_MAX_S` seconds. This method blocks no
-        topic.
+        The cluster is queried at most once per `METADATA_AGE_MAX_S` seconds. This method does not
+        block topics.
 
         Args:
             topics: Names of the topics to examine.
 
         Returns:
-            Problems by topic; empty if there is none.
+            A dict that maps topic names to problems. Empty if there are none.
 
         Raises:
-            KafkaException: The cluster does not answer.
+            KafkaException: If the cluster does not answer.
         """
         known = await self._metadata()
         found = {
@@ -137,17 +138,17 @@ class TopicMonitor:
         return found
 
     async def examine(self, topics: Collection[str]) -> TopicProblem | None:
-        """Check whether the topics of a failed or slow append are the cause, and block these.
+        """Examine the topics of a failed or slow append, and block the unavailable ones.
 
-        Appends to a blocked topic fail in `check`. Topics that were blocked before are examined
-        again, and unblocked if they are healthy.
+        `check` rejects appends to a blocked topic. Topics that were blocked before are examined
+        again, and are unblocked if they are healthy.
 
         Args:
             topics: Topics of the append.
 
         Returns:
             The problem of one of the given topics, preferably of a missing one. None if they have
-            none, or if the cluster as a whole is at fault.
+            no problem, or if the cluster as a whole is unavailable.
         """
         asked = {*topics, *self._unavailable}
         try:
@@ -165,16 +166,16 @@ class TopicMonitor:
         return min(mine, key=lambda problem: not problem.is_missing, default=None)
 
     async def check(self, topics: Collection[str]) -> None:
-        """Check that none of the topics is blocked, before records are appended to them.
+        """Check that none of the topics is blocked. Call this method before an append.
 
-        `examine` blocks a topic when an append to it fails. A blocked topic is examined again here,
-        and unblocked if it is healthy. If no topic is blocked, the cluster is not queried.
+        `examine` blocks a topic after a failed append. This method examines blocked topics again,
+        and unblocks healthy ones. If no topic is blocked, the cluster is not queried.
 
         Args:
             topics: Topics of the append.
 
         Raises:
-            TopicUnavailable: A blocked topic still cannot take records.
+            TopicUnavailable: If a blocked topic is still unavailable.
         """
         if self._unavailable.keys().isdisjoint(topics):
             return

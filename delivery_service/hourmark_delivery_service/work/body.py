@@ -93,9 +93,9 @@ class BodyReader:
         self._within_s = timeout_s
 
     async def read(self, http: HttpRequest, request: InflightRequest, bytes_max: int) -> bytes:
-        """Read a request body, decompress it and return the plain bytes.
+        """Read a request body, and return it decompressed.
 
-        Memory is reserved for `request` while the body arrives.
+        Memory is reserved for `request` while the body is received.
 
         Args:
             http: HTTP request whose body is read.
@@ -169,7 +169,7 @@ class BodyReader:
 def decompress(encoding: str, body: bytes, bytes_max: int) -> bytes:
     """Decompress a request body without exceeding a size limit.
 
-    Decompression stops after `bytes_max` + 1 bytes, so that a small body cannot use much memory.
+    Decompression stops after `bytes_max` + 1 bytes, to protect against decompression bombs.
 
     Args:
         encoding: One of `ENCODINGS`.

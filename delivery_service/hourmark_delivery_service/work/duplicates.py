@@ -26,14 +26,14 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(slots=True, eq=False)
 class SharedWork(Generic[T]):
-    """The work for one request in progress, whose result all identical requests share.
+    """The work in progress for one request. All identical requests share its result.
 
-    Requests are identical if they have the same key and an equal body.
+    Requests are identical if they have the same key and the same body.
 
     Attributes:
-        body: Request body, which is compared because different bodies may have the same key.
+        body: Request body. It is compared because different bodies may have the same key.
         must_finish: Whether the work must not be cancelled, even if all waiting clients disconnect.
-        waiters: One future for each waiting request. It gets the result or the exception of the
+        waiters: One future for each waiting request. It receives the result or the exception of the
             work.
     """
 
@@ -43,9 +43,9 @@ class SharedWork(Generic[T]):
 
 
 class RequestCoalescer(Generic[T]):
-    """Runs identical concurrent requests only once and gives all of them the same result.
+    """Coalesces identical concurrent requests: their work runs once, and all get its result.
 
-    A retry that arrives while the first attempt is in progress therefore waits for the first
+    For example, a retry that arrives while the first attempt is in progress waits for the first
     attempt. Not thread-safe: use it in one event loop.
     """
 
@@ -67,14 +67,14 @@ class RequestCoalescer(Generic[T]):
     ) -> T:
         """Perform the work of a request, or wait for an identical request in progress.
 
-        Requests are identical if they have the same key and an equal body.
+        Requests are identical if they have the same key and the same body.
 
         Args:
-            key: Identity of the request.
+            key: Key of the request.
             body: Request body.
-            start: Returns the coroutine that performs the work. It is called only if no identical
-                request is in progress. The coroutine sets `must_finish` of the argument when it
-                must not be cancelled any more.
+            start: Function that returns the coroutine for the work. It is called only if no
+                identical request is in progress. The coroutine sets `must_finish` of the function's
+                argument once it must not be cancelled any more.
             peer: Client that waits for the result.
 
         Returns:

@@ -25,13 +25,13 @@ PAUSE_MAX_S: Final = 10.0
 
 
 class SchemaIdLookup(Protocol):
-    """The interface for looking up the ids of schemas in a schema registry.
+    """Interface for looking up schema ids in a schema registry.
 
     `SchemaRegistry` implements it.
     """
 
     def find(self, topic: str, schema: Schema) -> int | None:
-        """Return the id under which a schema is registered for a topic.
+        """Return the id of a schema that is registered for a topic.
 
         Args:
             topic: Name of the topic.
@@ -49,20 +49,20 @@ class SchemaIdLookup(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Framing:
-    """The byte prefixes, with schema ids, of encoded audit records and host reports in Kafka.
+    """The byte prefixes of encoded audit records and host reports, which contain the schema ids.
 
-    An audit record states which events a byte range of a file contains. A host report states up to
-    which time a host has sent all its data.
+    An audit record contains the event counts of a byte range. A host report states the time up to
+    which a host has sent all its data.
 
     Attributes:
-        audit: Prefixes of audit records. The key is True for audit records with a count of blank
-            lines, and False for audit records without it. A key is missing if no known rules
-            revision needs it.
+        audit: Prefixes of audit records. The key True is for audit records with a count of blank
+            lines, and the key False for audit records without it. A key is missing if no known
+            rules revision needs it.
         hosts: Prefix of host reports.
-        with_unknown_losses: Whether the registry has the newest schema of host reports. If False,
-            the previous schema is used until `hourmark types apply` is run.
+        with_unknown_losses: Whether the registry has the newest schema of host reports. If not, the
+            previous schema is used until `hourmark types apply` is run.
         has_checksums: Whether the registry has the newest schema of audit records, which has
-            checksums. If False, the previous schema is used until `hourmark types apply` is run.
+            checksums. If not, the previous schema is used until `hourmark types apply` is run.
     """
 
     audit: Mapping[bool, bytes]
@@ -74,9 +74,10 @@ class Framing:
 
     @property
     def is_newest(self) -> bool:
-        """Return whether the schema registry has the newest schemas that this software knows.
+        """Return whether the schema registry has the newest schemas of this software.
 
-        If False, older schemas are used. Run `hourmark types apply` to register the newest ones.
+        If it does not, older schemas are used. Run `hourmark types apply` to register the newest
+        ones.
         """
         return self.with_unknown_losses and self.has_checksums
 
@@ -90,22 +91,22 @@ async def find_framing(
 ) -> Framing:
     """Look up the schema ids of audit records and host reports in the schema registry.
 
-    The call returns only when all schema ids are found. While the registry is unavailable or lacks
-    a schema, the call retries after 0.5 seconds, and then after increasing delays of up to
+    The call returns only when all schema ids are found. If the registry is unavailable or lacks a
+    schema, the call retries after 0.5 seconds, and then after increasing delays of up to
     `pause_max_s` seconds.
 
     Args:
         registry: Schema registry to query.
-        blank_counting: Kinds of audit records that are needed: True for audit records with a count
-            of blank lines, False for audit records without it.
-        types_by_schema_id: Returns the event type of each schema id in use. If the registry returns
-            one of these ids, the registry was recreated, and its response is rejected.
-        on_error: Called with the reason of the failure before each retry. The reason starts with a
+        blank_counting: Required kinds of audit records: True for audit records with a count of
+            blank lines, False for audit records without it.
+        types_by_schema_id: Function that returns the event type of each schema id in use. If the
+            registry returns one of these ids, it was recreated, and its response is rejected.
+        on_error: Called with the reason for the failure before each retry. The reason starts with a
             colon and a space.
         pause_max_s: Maximum delay between two attempts, in seconds.
 
     Returns:
-        The byte prefixes with the schema ids for all needed kinds of records.
+        The byte prefixes with the schema ids for all required kinds of records.
     """
     pause_s = 0.5
     while True:

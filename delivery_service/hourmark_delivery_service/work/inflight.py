@@ -26,12 +26,12 @@ _PROGRESS_BYTES: Final = (
 
 @dataclasses.dataclass(slots=True, eq=False)
 class InflightRequest:
-    """A request that was received and is not completed yet.
+    """A request that has been received but is not complete yet.
 
     A request is complete when its response was sent and its delivery to Kafka has ended.
 
     Attributes:
-        start_ms: Arrival time by the service's clock, in Unix milliseconds.
+        start_ms: Arrival time on the service's clock, in Unix milliseconds.
         bytes: Memory reserved for the request, in bytes.
     """
 
@@ -49,9 +49,9 @@ class _Reading:
 class InflightRequests:
     """The requests in flight of a service process, with a limit on their total memory.
 
-    Memory is reserved for data that has arrived, not for an announced length. If memory is short,
-    the request whose body has stalled longest is aborted in favor of the others. Not thread-safe:
-    use it in one event loop.
+    Memory is reserved for data that has been received, not for the announced content length. If
+    memory runs out, the request whose body has stalled longest is aborted to make room for others.
+    Not thread-safe: use it in one event loop.
 
     Args:
         clock: Source of the current time.
@@ -75,8 +75,8 @@ class InflightRequests:
     def set_start_min(self, start_ms: int) -> None:
         """Set a lower bound for the start times of future requests.
 
-        A worker process calls this method at startup if the service has already reported that all
-        requests up to a certain time are answered.
+        A worker process calls this method at startup, because the service may already have reported
+        that all requests before a certain time have been answered.
 
         Args:
             start_ms: Lower bound in Unix milliseconds. A value below the current bound has no
@@ -88,8 +88,8 @@ class InflightRequests:
     def track(self) -> Iterator[InflightRequest]:
         """Return a context manager that counts a new request as in flight during its block.
 
-        The block receives the new request. Its start time is the current time, but never earlier
-        than a result of `oldest_ms`, unless the clock was set back by more than
+        The block receives the new request. Its start time is the current time. It is never earlier
+        than a previous result of `oldest_ms`, unless the clock was set back by more than
         `CLOCKS_APART_MS_MAX`. At the end of the block, the memory of the request is released.
         """
         with self._counted(InflightRequest(self._now_ms())) as request:
@@ -97,7 +97,7 @@ class InflightRequests:
 
     @contextlib.contextmanager
     def transfer(self, request: InflightRequest) -> Iterator[InflightRequest]:
-        """Return a context manager that keeps the work of a request in flight during its block.
+        """Return a context manager that counts the work of a request as in flight.
 
         Use it for work that may continue after the client has disconnected. The block receives a
         new in-flight entry with the start time and the memory of the request. At the end of the
@@ -116,8 +116,8 @@ class InflightRequests:
 
         Args:
             request: Request whose body is received.
-            stop: Called to abort the reception if the body has stalled for a second and another
-                request needs its memory. The memory is released before the call.
+            stop: Function that aborts the reception. It is called if the body has stalled for a
+                second and a request needs its memory. The memory is released before the call.
         """
         self._readings[id(request)] = _Reading(stop, self._clock.monotonic_s())
         try:
@@ -128,8 +128,8 @@ class InflightRequests:
     def reserve(self, request: InflightRequest, size: int) -> None:
         """Reserve memory for a request.
 
-        If memory is short, requests whose body has stalled are aborted to release their memory. If
-        no other request holds memory, the reservation succeeds even above the limit.
+        If the memory is not sufficient, requests whose body has stalled are aborted to release
+        their memory. If no other request holds memory, the limit is not enforced.
 
         Args:
             request: Request that needs the memory.
@@ -149,7 +149,7 @@ class InflightRequests:
     def reserve_body(self, request: InflightRequest, size: int) -> None:
         """Reserve memory for received bytes of a request body and for all data derived from them.
 
-        `HELD_PER_BYTE` times the size is reserved.
+        The amount is `HELD_PER_BYTE` times the size.
 
         Args:
             request: Request that received the bytes.
@@ -168,10 +168,10 @@ class InflightRequests:
         self.reserve(request, HELD_PER_BYTE * size)
 
     def oldest_ms(self) -> int:
-        """Return the time before which all requests are answered, in Unix milliseconds.
+        """Return the time up to which all requests have been answered, in Unix milliseconds.
 
-        It is the start time of the oldest request in flight, or the current time if there is none.
-        The value decreases only if the clock was set back by more than `CLOCKS_APART_MS_MAX`.
+        This is the start time of the oldest request in flight, or the current time if there is
+        none. It decreases only if the clock was set back by more than `CLOCKS_APART_MS_MAX`.
         """
         oldest_ms = self._oldest_ms(self._now_ms())
         self._claimed_ms = max(self._claimed_ms, oldest_ms)

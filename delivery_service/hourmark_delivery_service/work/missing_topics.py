@@ -1,8 +1,8 @@
 """Recreates the topic of a declared event type that does not exist at the edge.
 
-A byte range of a log file holds lines of several types and is acknowledged as a whole, so one
+A byte range of a log file may contain lines of several types and is acknowledged as a whole, so one
 missing topic would block all types of the file. Only the records of the deleted topic are lost, and
-that remains detectable: a recreated topic has another id, which the closer and `hourmark mirror
+the loss remains detectable: a recreated topic has another id, which the ETL and `hourmark mirror
 verify` compare with the id that they recorded.
 
 The controller of the cluster decides whether the topic exists. A broker with outdated metadata, or
@@ -42,14 +42,14 @@ class _MissingTopic:
 
 
 class MissingTopics:
-    """Creates the Kafka topics of event types again that requests found missing.
+    """Recreates Kafka topics of event types that were found to be missing.
 
     A topic is created only if it is still missing some seconds after the first report, because an
-    operator may be replacing it. Use the object in one event loop.
+    operator may be replacing it. Not thread-safe: use it in one event loop.
 
     Args:
-        create: Blocking function that creates the topic of an event type, and does nothing if it
-            exists. Raises `HourmarkError` if it fails.
+        create: Blocking function that creates the topic of an event type, or does nothing if the
+            topic exists. It raises `HourmarkError` if it fails.
         rules: Declared event types.
         clock: Source of the current time.
     """
@@ -59,13 +59,13 @@ class MissingTopics:
         self._missing: dict[str, _MissingTopic] = {}
 
     def report(self, event_type: str) -> None:
-        """Report that the topic of an event type does not exist, to create it once confirmed.
+        """Report that the topic of an event type does not exist.
 
-        The topic is created in the background if it is reported again `CONFIRM_S` seconds or more
-        after the first report. After a failure, creation is tried again after `RETRY_S` seconds.
+        If the topic is reported again at least `CONFIRM_S` seconds after the first report, it is
+        created in the background. If this fails, a report after `RETRY_S` seconds starts a retry.
 
         Args:
-            event_type: Name of the event type. A type without a known declaration is ignored.
+            event_type: Name of the event type. Types without a known declaration are ignored.
         """
         declaration = self._rules.declaration(event_type)
         if declaration is None:
@@ -80,13 +80,13 @@ class MissingTopics:
             topic.task = asyncio.create_task(self._create_topic(declaration, topic))
 
     def error(self, event_type: str) -> str:
-        """Return why the topic of an event type could not be created.
+        """Return the reason why the topic of an event type could not be created.
 
         Args:
             event_type: Name of the event type.
 
         Returns:
-            The cause; empty if no attempt failed.
+            The message of the last error; an empty string if no attempt has failed.
         """
         topic = self._missing.get(event_type)
         return "" if topic is None else topic.error

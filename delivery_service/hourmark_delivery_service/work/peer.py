@@ -14,9 +14,9 @@ _PEER: Final = "hourmark.peer"  # in a scope's extensions
 
 
 class ClientPeer:
-    """The client side of one HTTP connection, with callbacks for its disconnection.
+    """The client of one HTTP connection, with callbacks for its disconnection.
 
-    Use it in one event loop.
+    Not thread-safe: use it in one event loop.
 
     Attributes:
         disconnected: Whether the connection is closed.
@@ -29,8 +29,8 @@ class ClientPeer:
     def add_disconnect_callback(self, callback: Callable[[], None]) -> None:
         """Register a function that is called once when the client disconnects.
 
-        If the client has already disconnected, the function is called immediately. Registering it
-        twice has no effect.
+        If the client has already disconnected, the function is called immediately. Registering a
+        function again has no effect.
 
         Args:
             callback: Function without arguments.
@@ -43,7 +43,7 @@ class ClientPeer:
     def remove_disconnect_callback(self, callback: Callable[[], None]) -> None:
         """Unregister a function that was passed to `add_disconnect_callback`.
 
-        Does nothing if the function is not registered or was called already.
+        Does nothing if the function is not registered or has already been called.
 
         Args:
             callback: Function to unregister.
@@ -63,7 +63,7 @@ class ClientPeer:
     def check_connected(self) -> None:
         """Check that the client has not disconnected.
 
-        Call this method before expensive work whose result only this client needs.
+        Call this method before expensive work for this client.
 
         Raises:
             ClientDisconnect: If the client has disconnected.
@@ -75,7 +75,7 @@ class ClientPeer:
 def scope_extensions(peer: ClientPeer) -> dict[str, dict[str, object]]:
     """Return the ASGI scope extensions that attach a client to a request.
 
-    `peer_of` returns this client for a request whose scope has these extensions.
+    For a request with these extensions, `peer_of` returns the client.
 
     Args:
         peer: Client that sent the request.
@@ -84,13 +84,13 @@ def scope_extensions(peer: ClientPeer) -> dict[str, dict[str, object]]:
 
 
 def peer_of(request: Request) -> ClientPeer:
-    """Return the client that has sent a request and waits for the response.
+    """Return the client that sent a request and waits for the response.
 
     Args:
-        request: Request, to which the HTTP server has attached its client.
+        request: Request whose client was attached by the HTTP server.
 
     Returns:
-        The client. If none is attached, as in tests, a new client that never disconnects.
+        The client. If no client is attached, as in tests, a new client that never disconnects.
     """
     peer = request.scope.get("extensions", {}).get(_PEER, {}).get("peer")
     return peer if isinstance(peer, ClientPeer) else ClientPeer()

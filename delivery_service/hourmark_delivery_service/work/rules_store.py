@@ -15,24 +15,23 @@ _LOG = logging.getLogger(__name__)
 
 
 class RulesStore:
-    """All rules revisions (versions of the declared types and sources) that were read from Kafka.
+    """The rules revisions (versions of the declared types and sources) that were read from Kafka.
 
-    They are read from the topic `hourmark.types`, and compiled for parsing on first use.
+    Revisions are read from the topic `hourmark.types`, and compiled for parsing on first use. One
+    thread calls `feed`, and the event loop calls the other methods.
 
-    One thread calls `feed`, and the event loop calls the other methods. If the newest revision is
-    missing from the topic or cannot be used, `latest` is None and the service accepts no new data.
-    An older revision is not used in its place, because it could accept events for hours that are
-    already closed.
+    If the newest revision is missing from the topic or cannot be used, `latest` is None and the
+    service accepts no new data. It does not use an older revision instead, because this could
+    accept events for hours that are already closed.
 
     Args:
         metrics: Metrics that show the sequence number of the newest revision.
 
     Attributes:
         caught_up: Whether the topic was read to its end at least once.
-        read_error: Why the topic cannot be read at the moment, or an empty string.
-        counting_blanks: Set of at most two values. It contains True if a known revision counts
-            blank lines, and False if a known revision stores them as dead letters (records of
-            invalid lines).
+        read_error: Reason why the topic currently cannot be read, or an empty string.
+        counting_blanks: Contains True if a known revision counts blank lines, and False if a known
+            revision stores them as dead letters (records of invalid lines).
     """
 
     def __init__(self, metrics: ServiceMetrics) -> None:
@@ -59,8 +58,8 @@ class RulesStore:
     ) -> None:
         """Add the records of the rules topic that were read since the previous call.
 
-        Invalid records are logged and skipped. A revision remains usable after it disappeared from
-        the topic.
+        Invalid records are logged and skipped. A revision that disappears from the topic remains
+        usable.
 
         Args:
             records: Keys and values of the records, up to the current end of the topic.
@@ -94,8 +93,8 @@ class RulesStore:
             revision: Id of the revision.
 
         Returns:
-            The compiled revision. None if it is not known or cannot be used, or if the topic was
-            not read to its end yet. `unavailable_reason` states why.
+            The compiled revision. None if it is unknown or cannot be used, or if the topic has not
+            been read to its end yet. `unavailable_reason` returns the reason.
         """
         if not self.caught_up:
             return None
@@ -104,23 +103,24 @@ class RulesStore:
 
     @property
     def latest(self) -> CompiledRules | None:
-        """Return the newest rules revision, which new requests should name.
+        """Return the newest rules revision, which new requests should use.
 
         A rules revision is one version of the declared event types and sources.
 
         Returns:
-            The compiled revision. None if there is none, if it is missing from the topic or cannot
-            be used, or if the topic was not read to its end yet. `not_ready_reason` states why.
+            The compiled revision. None if there is no revision, if the newest one is missing from
+            the topic or cannot be used, or if the topic has not been read to its end yet.
+            `not_ready_reason` returns the reason.
         """
         return self._latest if self.caught_up else None
 
     def types_by_schema_id(self) -> dict[int, str]:
-        """Return the event type that uses each schema id in any known rules revision.
+        """Return the event type of each schema id, over all known rules revisions.
 
         A rules revision is one version of the declared event types and sources.
 
         Returns:
-            Names of event types by schema id. Empty if no revision is known.
+            A dict that maps schema ids to names of event types. Empty if no revision is known.
         """
         return {
             v.schema_id: name for rules in self._book.revisions for name, v in rules.types.items()
@@ -129,8 +129,8 @@ class RulesStore:
     def declaration(self, event_type: str) -> EventType | None:
         """Return the newest known declaration of an event type.
 
-        A type that the rules in force no longer contain is included, because tailers may still send
-        ranges that name an earlier revision.
+        Types that the newest rules revision no longer contains are included, because tailers may
+        still send ranges with an earlier revision.
 
         Args:
             event_type: Name of the type.
@@ -144,8 +144,8 @@ class RulesStore:
     def unavailable_reason(self, revision: str) -> str:
         """Return a message that explains why `get` returns None for a rules revision.
 
-        The message states, for example, that the revision is not known or cannot be used. For some
-        reasons it names the command to run.
+        For example, the revision is unknown or cannot be used. If a command can solve the problem,
+        the message contains it.
 
         Args:
             revision: Id of a revision for which `get` returns None.
@@ -162,8 +162,8 @@ class RulesStore:
     def not_ready_reason(self) -> str:
         """Return a message that explains why `latest` is None.
 
-        The message names the newest revision, if one is known, and usually the command that solves
-        the problem. Call this method only while `latest` is None.
+        The message contains the newest revision, if one is known, and usually the command that
+        solves the problem. Call this method only while `latest` is None.
         """
         newest = self._newest
         if not newest:

@@ -53,10 +53,10 @@ _RECORD_BYTES: Final = 176
 def check_observed_at(observed_at_ms: int) -> None:
     """Check that an observation time is plausible as Unix milliseconds.
 
-    Times in other units, such as seconds, are rejected. The age of the data is not limited.
+    The check rejects times in other units, such as seconds. It does not limit the age of the data.
 
     Args:
-        observed_at_ms: Time at which the data was observed.
+        observed_at_ms: Observation time of the data.
 
     Raises:
         ValueError: If the time is before the year 2000 or after 8999.
@@ -71,10 +71,10 @@ def _parsing_bytes(records: int, body: bytes) -> int:
 
 
 def clock_problem(now_ms: int) -> str:
-    """Return why a clock reading cannot be correct, or an empty string if it is plausible.
+    """Return the reason why a clock reading is not plausible, or an empty string if it is.
 
-    A reading is plausible from the year 2000 to 8999. The check matters because tailers copy the
-    service's time into their requests, and the service rejects requests with an implausible time.
+    A reading is plausible if it is in the years 2000 to 8999. Tailers copy the service's time into
+    their requests, and the service rejects requests with an implausible time.
 
     Args:
         now_ms: Clock reading in Unix milliseconds.
@@ -91,23 +91,24 @@ class DeliveryService:
 
     All HTTP endpoints share one instance in one event loop.
 
-    A host report states up to which time the service has answered all requests. An audit record
-    states which events one byte range of a file contains.
+    A host report states the time up to which the service has answered all requests. An audit record
+    contains the event counts of one byte range of a file.
 
     Args:
-        config: Configuration, whose group `service` applies.
+        config: Configuration with the group `service`.
         clock: Source of the current time.
-        queue: Durable queue to which records are appended.
+        queue: Durable queue for the records.
         rules: Declared event types and sources, as read from Kafka.
         metrics: Prometheus metrics of this process.
 
     Attributes:
         framing: Prefixes with schema ids for audit records and host reports. None until the schema
             registry has returned the ids.
-        framing_error: Why the schema ids are not known yet, or an empty string.
-        first_report_sent: Whether the first host report of this process is in the queue. No events
-            are accepted before, because hours could close without them.
-        missing_topics: Creates missing topics of event types. None if this service must not.
+        framing_error: Reason why the schema ids are not known yet, or an empty string.
+        first_report_sent: Whether the first host report of this process is in the queue. Until
+            then, no events are accepted, because hours could be closed without them.
+        missing_topics: Creates missing topics of event types. None if this service must not create
+            topics.
     """
 
     def __init__(
@@ -137,17 +138,17 @@ class DeliveryService:
         the schema ids were found, the tokens were read, and the first host report was sent.
 
         Raises:
-            ServiceUnavailable: If the service is not ready. The message lists all reasons, and the
+            ServiceUnavailable: If the service is not ready. The message lists all reasons. The
                 client should retry.
         """
         if waits := self._waits(lacks_framing=self.framing is None):
             raise ServiceUnavailable("not_ready", "; ".join(waits))
 
     def not_ready_reasons(self) -> list[str]:
-        """Return the reasons why the service cannot accept all valid requests now.
+        """Return the reasons why the service currently cannot accept all valid requests.
 
-        A request may still be accepted if a reason concerns only some of the rules revisions
-        (versions of the declared event types). Use `check_accepting` to decide about a request.
+        A request may still be accepted if a reason concerns only other rules revisions (versions of
+        the declared event types). Use `check_accepting` to decide about a request.
 
         Returns:
             Messages for the operator, or an empty list if the service is ready.
@@ -175,7 +176,7 @@ class DeliveryService:
         ] + self.access.not_ready_reasons()
 
     def lacks_framing(self) -> bool:
-        """Return whether schema ids that audit records or host reports need are still missing.
+        """Return whether schema ids for audit records or host reports are still missing.
 
         The ids are looked up in the schema registry in the background. Until they are found,
         requests that need them are rejected.
@@ -183,7 +184,7 @@ class DeliveryService:
         return self.framing is None or not self.rules.counting_blanks <= self.framing.audit.keys()
 
     def set_framing_error(self, error: str) -> None:
-        """Record why the schema ids of audit records and host reports could not be looked up.
+        """Record why the lookup of schema ids for audit records and host reports failed.
 
         The reason is appended to a message of `not_ready_reasons`.
 
@@ -195,10 +196,10 @@ class DeliveryService:
     def check_range_clock(self, observed_at_ms: int) -> None:
         """Check that the observation time of a byte range is not too far ahead of this clock.
 
-        A tailer stamps a range with a service's clock before it first sends the range, and can
-        never change the stamp, because event ids depend on it. If that clock was ahead and was
-        corrected, ranges with the wrong stamp are still to be delivered. They are parsed by their
-        stamp alone, so they give the same records as before the correction.
+        The observation time is a service's time when the tailer reads the range. It never changes,
+        because event ids depend on it. If that clock was ahead and has been corrected, ranges with
+        a wrong time must still be accepted. They give the same records as before the correction,
+        because parsing does not use the current time.
 
         Args:
             observed_at_ms: Observation time of the range, in Unix milliseconds.
@@ -220,7 +221,7 @@ class DeliveryService:
         """Check that this service's clock is not far behind the time of a batch of events.
 
         Args:
-            observed_at_ms: Time of the batch in Unix milliseconds, as the client states it.
+            observed_at_ms: Time of the batch in Unix milliseconds, according to the client.
 
         Raises:
             ServiceUnavailable: If the clock is more than 15 minutes behind. The client should retry
@@ -243,9 +244,8 @@ class DeliveryService:
             revision: Id of the revision, as in the request.
 
         Raises:
-            ServiceUnavailable: If the revision is not known or cannot be used, or if the schema id
-                of its audit records is not known yet. Requests that name other revisions are not
-                affected.
+            ServiceUnavailable: If the revision is unknown or cannot be used, or if the schema id of
+                its audit records is not known yet. Requests with other revisions are not affected.
         """
         rules = self.rules.get(revision)
         if rules is None:
@@ -265,15 +265,15 @@ class DeliveryService:
         request: InflightRequest,
         peer: ClientPeer,
     ) -> P:
-        """Parse a request body and append its records, and then its audit record, to the queue.
+        """Parse a request body, and append its records and then its audit record to the queue.
 
-        Returns once all in-sync replicas have the records, so that the request can be acknowledged.
-        If an identical request is already being delivered, this call waits for the result of that
-        delivery.
+        The call returns once all in-sync replicas have the records. The request can then be
+        acknowledged. If an identical request is already being delivered, the call waits for the
+        result of that delivery.
 
         Args:
-            key: Byte range or batch that the body belongs to.
-            parser: Parser of the body. It is not used if another delivery is joined.
+            key: Byte range or batch of the body.
+            parser: Parser of the body. It is not used if an identical request is being delivered.
             body: Decompressed request body.
             request: In-flight entry of the request, which accounts for its memory.
             peer: Client that waits for the result.
@@ -283,8 +283,8 @@ class DeliveryService:
             (records of invalid lines).
 
         Raises:
-            ServiceUnavailable: If the queue did not store all records, or memory is short. The
-                request must then not be acknowledged.
+            ServiceUnavailable: If the queue did not store all records, or if there is not enough
+                memory. The request must then not be acknowledged.
             ClientDisconnect: If the client disconnects before the delivery is complete.
         """
         done = await self._twins.join(
@@ -347,11 +347,11 @@ class DeliveryService:
     async def append_report(self, report: HostReport) -> None:
         """Append a host report to the queue and count it in the metrics.
 
-        A host report states up to which time a host has sent all its data. The call returns once
-        all in-sync replicas have stored the report.
+        A host report states the time up to which a host has sent all its data. The call returns
+        once all in-sync replicas have stored the report.
 
         Args:
-            report: Report of a tailer or of this service, with its reception time.
+            report: Report of a tailer or of this service, with its time of receipt.
 
         Raises:
             QueueError: If the queue did not store the report.
@@ -390,10 +390,10 @@ class DeliveryService:
             await self._append(work, waiting)
 
     async def parse_only(self, parser: Parser, body: bytes, peer: ClientPeer) -> None:
-        """Parse a request body without delivering it, to find out which events are invalid.
+        """Parse a request body without delivering it, to find its invalid events.
 
         Args:
-            parser: Parser of the body. Afterwards it holds the counts and the rejected events.
+            parser: Parser of the body. It stores the counts and the rejected events.
             body: Decompressed request body.
             peer: Client that waits for the result.
 
@@ -409,17 +409,17 @@ class DeliveryService:
     async def validate(
         self, parser: Parser, body: bytes, request: InflightRequest, peer: ClientPeer
     ) -> None:
-        """Parse a request body within the limits of a delivery, but append nothing to the queue.
+        """Parse a request body with the limits of `deliver`, but append nothing to the queue.
 
         Args:
-            parser: Parser of the body. Afterwards it holds the counts and the rejected events.
+            parser: Parser of the body. It stores the counts and the rejected events.
             body: Decompressed request body.
             request: In-flight entry of the request, which accounts for its memory.
             peer: Client that waits for the result.
 
         Raises:
-            ServiceUnavailable: If memory is short, or if the body is large and too many large
-                requests are waiting.
+            ServiceUnavailable: If there is not enough memory, or if the body is large and too many
+                large requests are waiting.
             ClientDisconnect: If the client disconnects first.
         """
         records = parser.max_records(body)

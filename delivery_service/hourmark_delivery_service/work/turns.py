@@ -16,24 +16,24 @@ from collections.abc import AsyncIterator
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Job:
-    """The work of one request, which `JobQueue` and `FairLock` schedule in short turns.
+    """The work of one request, scheduled in short turns by `JobQueue` and `FairLock`.
 
     Turns of different requests alternate, so that a small request does not wait until a large one
     is finished.
 
     Attributes:
-        turns: Number of turns that the job has had.
+        turns: Number of turns so far.
     """
 
     turns: int = 0
 
 
 class JobQueue:
-    """A queue of jobs, each the work of one request, that is fair to small and large jobs.
+    """A queue of jobs that is fair to small and large jobs. A job is the work of one request.
 
     `pop_next` alternates between the job with the fewest turns so far and the job that has waited
-    longest. If n jobs are waiting, each gets a turn within 2 n turns. A small job therefore never
-    waits until large jobs are finished, and many small jobs cannot starve a large one.
+    longest. If n jobs are waiting, each gets a turn within 2 n turns. Small jobs therefore do not
+    wait until large jobs are finished, and many small jobs cannot starve a large one.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class JobQueue:
         """Add a job to the end of the queue.
 
         Args:
-            job: Job that waits for its next turn. If it is in the queue already, nothing changes.
+            job: Job to add. If it is already in the queue, nothing changes.
         """
         self._waiting[job] = None
 
@@ -62,7 +62,7 @@ class JobQueue:
         self._waiting.pop(job, None)
 
     def pop_next(self) -> Job | None:
-        """Remove and return the job whose turn is next.
+        """Remove and return the next job.
 
         Calls alternate between the job with the fewest turns and the job that has waited longest.
         Returns None if the queue is empty.
@@ -77,10 +77,10 @@ class JobQueue:
 
 
 class FairLock:
-    """An asyncio lock that jobs acquire for one turn at a time, in a fair order.
+    """A fair asyncio lock that a job acquires for each of its turns.
 
-    Turns alternate between the job with the fewest turns so far and the job that has waited
-    longest. Neither small nor large jobs starve. Use the lock in one event loop.
+    The lock alternates between the job with the fewest turns so far and the job that has waited
+    longest. Neither small nor large jobs starve. Not thread-safe: use it in one event loop.
     """
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class FairLock:
         """Return an async context manager that waits for the lock and holds it during its block.
 
         Args:
-            job: Job that waits. Its number of turns increases by one.
+            job: Job that acquires the lock. Its number of turns increases by one.
         """
         if self._busy:
             await self._wait(job)

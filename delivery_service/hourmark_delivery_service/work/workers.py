@@ -39,9 +39,9 @@ LONG_RECORDS: Final = 4096  # and so may one over more records
 class FairExecutor:
     """Runs CPU-bound work of requests in turns, in the event loop or in a background thread.
 
-    Work in the event loop must take at most a few milliseconds per turn. Waiting requests take
-    turns in a fair order, so that no request has to wait until another one is finished. Call all
-    methods from one event loop.
+    Work in the event loop must take at most a few milliseconds per turn. Requests take turns in a
+    fair order, so that no request has to wait until another one is finished. Not thread-safe: call
+    all methods from one event loop.
     """
 
     def __init__(self) -> None:
@@ -92,11 +92,11 @@ class FairExecutor:
         Other tasks of the event loop get a chance to run before the next turn.
 
         Args:
-            job: Job that the function belongs to. Its number of turns increases by one.
+            job: Job of the function. Its number of turns increases by one.
             call: Function that takes at most a few milliseconds.
 
         Returns:
-            The result of the function. An exception of the function is raised to the caller.
+            The result of the function. Its exceptions are propagated.
         """
         async with self._short.hold(job):
             result = call()
@@ -108,16 +108,16 @@ class FairExecutor:
     ) -> T:
         """Wait for the job's turn, then run a long function in the background thread.
 
-        If the calling task is cancelled while the function runs, the call waits for the function to
-        end before it raises `CancelledError`, because the function still uses its memory.
+        If the calling task is cancelled while the function runs, the call waits until the function
+        has ended before it raises `CancelledError`, because the function still uses its memory.
 
         Args:
-            job: Job that the function belongs to. Its number of turns increases by one.
+            job: Job of the function. Its number of turns increases by one.
             call: Function to run.
             peer: Client that waits for the result, or None.
 
         Returns:
-            The result of the function. An exception of the function is raised to the caller.
+            The result of the function. Its exceptions are propagated.
 
         Raises:
             ClientDisconnect: If the client disconnected before the function started.
@@ -147,10 +147,10 @@ def is_large(records: int) -> bool:
 def has_long_line(body: bytes) -> bool:
     """Return whether any line of a body is longer than `LONG_BYTES` bytes.
 
-    Such a line takes long to parse, so the body is parsed in the background thread.
+    Parsing such a line takes long, so the body is parsed in the background thread.
 
     Args:
-        body: Request body with lines that end with a line feed.
+        body: Request body. Each line ends with a line feed.
     """
     at = 0
     while at + LONG_BYTES < len(body):

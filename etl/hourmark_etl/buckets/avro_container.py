@@ -44,14 +44,14 @@ class ContainerStats(NamedTuple):
 
 
 class ContainerWriter:
-    """Writer that appends encoded records to one Avro container file, compressed with Zstandard.
+    """Writer that appends encoded records to an Avro container file, compressed with Zstandard.
 
     The caller opens and closes the file. If a method raises an exception, the file is incomplete
     and must be discarded.
 
     Args:
         file: A buffered binary file, positioned at its start.
-        schema_json: The writer schema as JSON; it is embedded unchanged.
+        schema_json: The writer schema as JSON. It is embedded unchanged.
         block_bytes: Size of a block in bytes before compression.
     """
 
@@ -100,14 +100,14 @@ class ContainerWriter:
     def size(self) -> int:
         """Return the number of bytes written to the file so far.
 
-        The current block is counted only after it is complete.
+        Records in the current, incomplete block are not included.
         """
         return self._bytes
 
     def close(self) -> ContainerStats:
-        """Write the last block, and return the statistics of the file.
+        """Write the last block and return the statistics of the file.
 
-        The underlying file stays open; the caller closes it.
+        The underlying file remains open. The caller must close it.
 
         Returns:
             Number of records, size in bytes, and digest of the complete file.
@@ -140,7 +140,7 @@ class ContainerWriter:
 
 
 class Block(NamedTuple):
-    """Block of an Avro container file, not yet decompressed.
+    """Compressed block of an Avro container file.
 
     Attributes:
         records: Number of records.
@@ -152,7 +152,7 @@ class Block(NamedTuple):
 
 
 class ContainerReader:
-    """Iterator over the blocks of an Avro container file, which does not decode the records.
+    """Iterator over the blocks of an Avro container file. Records are not decoded.
 
     The constructor and the iterator raise ValueError or EOFError if the file is not a valid
     container.
@@ -237,9 +237,9 @@ class ContainerReader:
         return len(self.content(block))
 
     def single_block_container(self, block: Block) -> bytes:
-        """Return a complete Avro container file whose only block is the given one.
+        """Return a complete Avro container file that contains only the given block.
 
-        Any Avro library can then decode the records of this block.
+        Any Avro library can decode the records of this file.
 
         Args:
             block: Block of this container.
@@ -287,7 +287,7 @@ def _sized(value: bytes) -> bytes:
 
 
 class DigestingReader:
-    """Wrapper of a binary file that counts and digests all bytes that are read.
+    """Wrapper of a binary file that counts and hashes all bytes that are read.
 
     Args:
         file: Binary file to read.

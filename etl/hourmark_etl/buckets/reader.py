@@ -31,7 +31,7 @@ Event = dict[str, Any]
 class NotClosed(HourmarkError):
     """Raised if a bucket has no `_SUCCESS` file, which means that it is not closed.
 
-    The hour may still be open. `hourmark bucket why` explains the reason.
+    `hourmark bucket why` explains what an open bucket waits for.
     """
 
 
@@ -71,7 +71,7 @@ def list_types(storage: Storage) -> list[str]:
 def list_hours(storage: Storage, event_type: str, bucket_seconds: int) -> list[Hour]:
     """Return the hours for which a bucket folder of an event type exists.
 
-    A folder does not mean that the bucket is closed; `read_marker` checks this.
+    The bucket of an existing folder may not be closed. Use `read_marker` to check this.
 
     Args:
         storage: Storage with the buckets.
@@ -99,8 +99,8 @@ def find_marker(
 ) -> str | None:
     """Search the bucket folders of an event type for any `_SUCCESS` file.
 
-    Use this function to determine whether the type has a closed bucket of any length. The search
-    stops at the first file, so it is fast even if there are many buckets.
+    Use this function to check whether the type has any closed bucket, regardless of its length. The
+    search stops at the first file found, so it is fast even if there are many buckets.
 
     Args:
         storage: Storage with the buckets.
@@ -178,7 +178,7 @@ def decode_manifest(storage: Storage, event_type: str, hour: Hour, content: byte
     """Decode and validate the content of a bucket's `_SUCCESS` file.
 
     Args:
-        storage: Storage of the bucket. It is used only to name the file in errors.
+        storage: Storage of the bucket. It is only used for error messages.
         event_type: Event type of the bucket.
         hour: Hour of the bucket.
         content: Content of the `_SUCCESS` file.

@@ -46,13 +46,13 @@ _READ_BYTES: Final = 1 << 20
 
 
 class BucketFault(enum.StrEnum):
-    """Kind of fault that the verification of closed buckets can find.
+    """Type of fault that the verification of closed buckets can detect.
 
-    The value of each member is the name that commands print, such as `missing-file`.
+    Commands print the value of a member, such as `missing-file`.
 
     Attributes:
         MISSING_BUCKET: There is no bucket for an hour between two closed buckets.
-        MISSING_MARKER: The folder of the bucket has no `_SUCCESS` file (the marker).
+        MISSING_MARKER: The folder of the bucket has no marker (`_SUCCESS` file).
         BAD_MARKER: The marker is not a valid manifest of this bucket.
         CHAIN: The marker does not refer to the marker of the previous bucket.
         MISSING_FILE: A file that the manifest lists does not exist.
@@ -62,7 +62,7 @@ class BucketFault(enum.StrEnum):
         COUNT: The number of events differs from the manifest.
         UNREADABLE: A file cannot be read or decoded.
         SCHEMA: The schema of a file differs from the manifest.
-        DUPLICATE: An event id occurs more than once.
+        DUPLICATE: An event id appears more than once.
         ID_SUM: The sum of the event ids differs from the manifest.
         HOUR: The time of an event does not belong to the bucket.
         LATE: The numbers of late events differ from the manifest.
@@ -89,15 +89,14 @@ class BucketFault(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BucketFinding:
-    """Fault that the verification found in one closed bucket.
+    """Fault that the verification has found in a closed bucket.
 
     Attributes:
         type: Event type of the bucket.
-        hour: Label of the bucket's hour.
-        kind: Kind of the fault.
-        detail: Readable description.
-        file: Name of the affected file in the bucket; None if the fault does not concern a single
-            file.
+        hour: Hour of the bucket, as text.
+        kind: Type of the fault.
+        detail: Human-readable description.
+        file: Name of the affected file; None if the fault does not concern a single file.
     """
 
     type: str
@@ -122,10 +121,9 @@ class BucketReport:
         hour: Hour of the bucket.
         manifest: The bucket's manifest; None if it is missing or invalid.
         findings: All faults; empty if the bucket is intact.
-        events: Number of events that were read.
-        size: Number of bytes that were read.
-        late_ids: Concatenated 16-byte ids of the bucket's late events, which belong to earlier
-            hours.
+        events: Number of events read.
+        size: Number of bytes read.
+        late_ids: Concatenated 16-byte ids of the bucket's late events (events of earlier hours).
     """
 
     type: str
@@ -175,9 +173,9 @@ def find_gaps(
 
 
 def verify_bucket(storage: Storage, event_type: str, hour: Hour) -> BucketReport:
-    """Verify one bucket against its manifest.
+    """Verify a bucket against its manifest.
 
-    All files are read and decoded completely, so the duration depends on the size of the bucket.
+    All files are completely read and decoded, so the duration depends on the size of the bucket.
 
     Args:
         storage: Storage with the buckets.
@@ -185,7 +183,7 @@ def verify_bucket(storage: Storage, event_type: str, hour: Hour) -> BucketReport
         hour: Hour of the bucket.
 
     Returns:
-        A report with all faults. A missing or invalid manifest is reported as a fault, too.
+        A report with all faults. A missing or invalid manifest is also a fault.
 
     Raises:
         NotClosed: The bucket's folder does not exist.
@@ -209,11 +207,11 @@ def verify_bucket(storage: Storage, event_type: str, hour: Hour) -> BucketReport
 def find_late_clashes(
     storage: Storage, event_type: str, reports: Iterable[BucketReport]
 ) -> list[BucketFinding]:
-    """Report late events that occur in more than one bucket.
+    """Find late events that appear in more than one bucket.
 
-    A late event is stored in a later bucket than that of its own hour. The late events of all
-    reports are compared with each other and with the events in the buckets of their own hours.
-    Buckets that are not closed or are damaged are skipped.
+    A late event is stored in a later bucket than the bucket of its hour. The late events of all
+    reports are compared with each other, and with the events in the buckets of their hours. Buckets
+    that are damaged or not closed are skipped.
 
     Args:
         storage: Storage with the buckets.
@@ -221,9 +219,9 @@ def find_late_clashes(
         reports: Results of `verify_bucket`.
 
     Returns:
-        At most one finding for each report that repeats late events of an earlier report, and at
-        most one for each hour whose own bucket also contains late events. Its details name
-        duplicate ids and both buckets. Empty if each late event occurs only once.
+        One finding for each report that contains late events of an earlier report, and one for each
+        hour whose bucket also contains some of the late events. A finding names both buckets and
+        some of the ids. Empty if each late event appears only once.
     """
     late: dict[bytes, Hour] = {}
     findings = []

@@ -11,10 +11,9 @@ After a crash, the next call deletes what is left.
   been replaced, so no commit can refer to them.
 - Uploads that a crash interrupted: one day after they started. If the writer is only paused or a
   clock is wrong, the writer finds its file missing and starts again; no partial file is published.
-- Unaudited rows and id indexes, by rules of their own (`closing.proof.unaudited`,
-  `closing.write.id_indexes`).
+- Unaudited rows and id indexes: see `closing.proof.unaudited` and `closing.write.id_indexes`.
 
-The ledger forgets a file before the file is deleted, so no listing refers to a deleted file.
+A file's row in the ledger is deleted before the file, so no listing refers to a deleted file.
 """
 
 from __future__ import annotations
@@ -56,17 +55,18 @@ _FOLDER: Final = re.compile(r"(?P<epoch>\d{12})-(?P<shard>[a-z][a-z0-9-]*)-[0-9a
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CleanupCounts:
-    """The number of files and folders that one cleanup round deleted.
+    """Numbers of files and folders that one cleanup round deleted.
 
-    Staged files hold copies of Kafka records, from which buckets are written and proved.
+    Staged files hold copies of Kafka records. Buckets are written from them.
 
     Attributes:
-        event_files: Staged files of events.
-        audit_files: Staged files of audit records, the statements of what a byte range contains.
-        folders: Folders of uncommitted batches, and interrupted uploads.
-        unaudited_files: Files with events that had no audit record when the content of their bucket
-            was fixed.
-        index_files: Indexes of the event ids in closed buckets.
+        event_files: Number of staged files of events.
+        audit_files: Number of staged files of audit records. An audit record states how many events
+            a byte range of a log file contains.
+        folders: Number of folders of uncommitted batches and of interrupted uploads.
+        unaudited_files: Number of files with events that had no audit record when the content of
+            their bucket was fixed.
+        index_files: Number of indexes of the event ids in closed buckets.
     """
 
     event_files: int
@@ -79,9 +79,9 @@ class CleanupCounts:
 class Cleaner:
     """Deletes staged files, uploads and indexes that are no longer needed.
 
-    Staged files hold copies of Kafka records. The driver that closes buckets calls `poll` in its
-    loop. Each round deletes a limited number of files. The closer's lease protects every deletion,
-    so a process that lost the lease deletes nothing. An instance is not thread-safe.
+    Staged files hold copies of Kafka records. Call `poll` periodically. Each round deletes a
+    limited number of files. Deletions require the lease of the closer, the process that closes
+    buckets. A process that has lost the lease deletes nothing. Not thread-safe.
 
     Args:
         storage: Storage with the files.
@@ -101,12 +101,12 @@ class Cleaner:
     def poll(self, lease: Lease) -> None:
         """Run one cleanup round if 60 seconds have passed since the last one.
 
-        The method deletes nothing while the clocks of this process and the delivery services
-        disagree, or while the ledger has damaged rows. Errors of storage or the ledger are logged,
-        and the next round tries again.
+        Nothing is deleted while the clocks of this process and the delivery services differ by more
+        than 5 minutes, or while the ledger (the ETL's state database) has damaged rows. If storage
+        or the ledger fails, the error is logged and the next round tries again.
 
         Args:
-            lease: The closer's lease.
+            lease: Lease of the closer, the process that closes buckets.
 
         Raises:
             StaleDriver: Another closer has taken over the lease.
@@ -146,12 +146,11 @@ class Cleaner:
         """Run one cleanup round, which deletes a limited number of files.
 
         Args:
-            lease: The closer's lease.
+            lease: Lease of the closer, the process that closes buckets.
             now_ms: Current time in Unix milliseconds.
 
         Returns:
-            The numbers of deleted files and folders. The next round continues with the remaining
-            ones.
+            Numbers of deleted files and folders. The next round continues with the remaining ones.
 
         Raises:
             Unavailable: Storage or the ledger is unavailable.

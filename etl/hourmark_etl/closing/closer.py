@@ -1,12 +1,12 @@
 """Runs closing, one poll at a time, and resumes after a crash.
 
 A frozen hour without a seal was interrupted: it is unfrozen and proved again. A sealed hour is
-written and published again; if its bucket already exists, that bucket's marker is the truth. So
-every step may be interrupted at any point and repeated.
+written and published again; if its bucket already exists, that bucket's marker is authoritative.
+Every step can therefore be interrupted at any point and repeated.
 
 The decisions are pure functions in other modules: which sources are awaited (`readiness`), when a
-cut is finished (`cut`), how many hours a round includes and how a proof is graded (`sealing`),
-which types are held and until when (`holds`). Servers are accessed through `CloserDependencies`.
+cut is complete (`cut`), how many hours a round includes and how a proof is graded (`sealing`),
+which types are paused and until when (`holds`). Servers are accessed through `CloserDependencies`.
 """
 
 from __future__ import annotations
@@ -70,18 +70,18 @@ _LOG = logging.getLogger(__name__)
 class Closer:
     """Closes the hourly buckets of all event types, in the order of their hours.
 
-    A bucket contains the events of one event type and hour. It is closed when it is published on
-    storage and recorded as closed in the ledger (the ETL's state database). This happens once its
-    content is proved to be complete, once its deadline has passed, or if an operator orders it.
-    Creating an instance acquires the closer's lease in the ledger, so that an older closer can no
-    longer change anything. Call `step` repeatedly. Not thread-safe.
+    A bucket contains the events of one event type and hour. Closing a bucket publishes it on
+    storage and records it in the ledger (the ETL's state database). A bucket is closed when its
+    content has been verified as complete, when its deadline has passed, or when an operator orders
+    it. Creating an instance acquires a lease, so that an older closer can no longer change
+    anything. Call `step` repeatedly. Not thread-safe.
 
     Args:
         ports: Storage, ledger, Kafka clusters and other services to use.
         config: The complete configuration.
 
     Attributes:
-        lease: The closer's lease. Cleanup uses it too.
+        lease: The acquired lease. Cleanup also uses it.
     """
 
     def __init__(self, ports: CloserDependencies, config: Config) -> None:
@@ -127,24 +127,24 @@ class Closer:
     def close(self) -> None:
         """Close the connections to the Kafka clusters.
 
-        The lease is not released. It ends when another closer acquires it.
+        The lease is not released; it is valid until another closer acquires it.
         """
         self._sites.close()
 
     def step(self) -> Waiting | int:
         """Close all hourly buckets that can be closed now, for all event types.
 
-        Progress is stored in the ledger (the ETL's state database), so after an error or a crash
-        the next call continues. If a staged file (a file with records from Kafka) cannot be read,
-        the call reads these records from Kafka again, closes nothing and returns 0.
+        Progress is stored in the ledger (the ETL's state database). After an error or a crash, the
+        next call continues from there. If a staged file (a copy of Kafka records) cannot be read,
+        this call reads its records from Kafka again and returns 0.
 
         Returns:
-            The number of buckets that were closed. If no bucket can be closed yet, a `Waiting` that
-            describes what the next buckets wait for.
+            The number of buckets that were closed; 0 if an attempt closed none. If no bucket can be
+            closed yet, a `Waiting` that describes what the next buckets wait for.
 
         Raises:
-            Unavailable: A server does not answer. The next call continues.
-            Finding: An operator must repair something first, as the message states.
+            Unavailable: A server does not respond. The next call continues.
+            Finding: An operator must first fix the problem that the message describes.
             EtlStop: The process must end, for example because another closer has taken over the
                 lease.
         """

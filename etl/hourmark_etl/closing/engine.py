@@ -24,12 +24,12 @@ from hourmark_etl.storage import Storage
 
 @dataclasses.dataclass(frozen=True)
 class Engine:
-    """Runs the expensive steps of closing hourly buckets: proofs, comparisons and writing.
+    """Runs the expensive steps of closing hourly buckets: verification, comparison and writing.
 
-    Each method processes all given event types together, split into tasks of limited size.
+    Each method splits its work for all given event types into tasks of limited size.
 
     Attributes:
-        storage: Storage with staged files (records that were read from Kafka) and buckets.
+        storage: Storage with buckets and staged files (copies of Kafka records).
         database: Database of the ledger.
         config: The complete configuration.
         runner: Executes the tasks; by default in this process.
@@ -41,19 +41,19 @@ class Engine:
     runner: Runner = dataclasses.field(default_factory=Runner)
 
     def prove(self, frozen: Collection[Frontier], audit_next: AuditOffsets) -> dict[str, Proof]:
-        """Check whether the rows of hourly buckets contain every event that audit records promise.
+        """Verify that hourly buckets contain every event that audit records report.
 
-        Staged rows are events that were read from Kafka. An audit record states how many events a
-        byte range of a log file contains for each type and hour. Missing events raise no error;
-        they are listed in the proof.
+        An audit record states how many events a byte range of a log file contains for each type and
+        hour. It is compared with the staged rows (events copied from Kafka) of the bucket. Missing
+        events do not raise an exception; they are listed in the proof.
 
         Args:
             frozen: The hours of the buckets, one per event type. The ledger has already assigned
-                rows to these buckets, so that no further rows are added.
-            audit_next: Only audit records below these offsets are checked.
+                rows to these buckets, and no more rows are added.
+            audit_next: End offsets (exclusive) of the audit records to check, by site.
 
         Returns:
-            A proof by event type. Its `findings` are empty if no event is missing.
+            Proof by event type. Its `findings` are empty if no event is missing.
 
         Raises:
             Unreadable: A staged file is missing or damaged. Stage it again and repeat the call.
@@ -70,11 +70,11 @@ class Engine:
         }
 
     def compare(self, skip_paths: Collection[str]) -> AuditComparison | None:
-        """Compare new files of audit records with all others, to find contradictory records.
+        """Compare new audit files with all others to find contradictory audit records.
 
-        An audit record states which events a byte range of a log file contains. Two records
+        An audit record states how many events a byte range of a log file contains. Two records
         contradict each other if they describe the same byte range differently. Each call compares a
-        limited number of files; call the method until it returns None.
+        limited number of files. Record them as compared, and repeat the call until it returns None.
 
         Args:
             skip_paths: Paths of audit files to skip.
@@ -92,14 +92,14 @@ class Engine:
     ) -> list[WrittenHour]:
         """Write the Avro container files of hourly buckets, without duplicate events.
 
-        The files are written to a folder of their own; another step publishes them. After an error,
-        repeat the call with another folder.
+        The files are written to a temporary folder and published in a later step. After an error,
+        repeat the call with a different folder.
 
         Args:
-            sealed: The buckets, with the staged rows (events that were copied from Kafka) that
-                belong to each of them. Their content is fixed.
+            sealed: The buckets, whose content is fixed, with their staged rows (events copied from
+                Kafka).
             schemas: Avro schemas as JSON, by schema id.
-            folder: Path of a new folder for the files.
+            folder: Path of the new folder.
 
         Returns:
             The files of each bucket, in the order of `sealed`.

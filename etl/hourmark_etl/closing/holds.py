@@ -1,8 +1,8 @@
-"""Which event types the closer holds, why, and until when. Pure: the caller passes the time.
+"""Tracks which event types are paused, why, and until when. Pure: the caller passes the time.
 
-A held type is skipped until its pause ends; all other types continue. The reason of a hold outlasts
+A paused type is skipped until its pause ends; all other types continue. The reason is kept after
 the pause, so that operators see it (`hourmark bucket why`) until the hour is sealed or closed. The
-state is lost with the process, after which each condition is found again.
+state is kept in memory only. After a restart, each condition is detected again.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ PAUSE_SECONDS_MAX: Final = 600.0  # after a staged file that cannot be restored 
 
 
 class HoldReason(NamedTuple):
-    """The reason why the next hourly bucket of an event type cannot be closed at present.
+    """Reason why the next hourly bucket of an event type cannot be closed at present.
 
     Attributes:
         hour: Hour of the bucket.
-        phase: The step of closing that failed or is not finished.
-        what: Readable causes, each a separate text.
+        phase: The step of closing that failed or has not completed.
+        what: Human-readable descriptions of the causes.
     """
 
     hour: Hour
@@ -34,12 +34,12 @@ class HoldReason(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Hold:
-    """A pause in closing the buckets of one event type, after an attempt to close one has failed.
+    """Pause in closing the buckets of one event type, after a failed attempt.
 
     Attributes:
-        reason: Why no bucket can be closed; None if the cause was removed.
-        not_before_s: Time of the next attempt, in seconds of the monotonic clock.
-        pause_s: Length in seconds of the last pause that `hold_with_backoff` set.
+        reason: Why the next bucket cannot be closed; None if the cause was removed.
+        not_before_s: Earliest time of the next attempt, in seconds of the monotonic clock.
+        pause_s: Length of the last pause that `hold_with_backoff` set, in seconds.
     """
 
     reason: HoldReason | None = None
@@ -51,11 +51,11 @@ _NO_HOLD: Final = Hold()
 
 
 class ClosingHolds:
-    """The event types whose buckets cannot be closed at present, with causes and pauses.
+    """Registry of the event types whose buckets cannot be closed at present.
 
-    For each type, the object stores the reason of the last failure, which is shown to operators,
-    and a pause during which the closer skips the type. It also stores which staged files could not
-    be read from Kafka again, and for which types buckets could not be checked at startup. The state
+    For each type, it stores the reason for the last failure, which operators can see, and the end
+    of the pause during which the type is skipped. It also stores which staged files (copies of
+    Kafka records) could not be restored, and which types could not be checked at startup. The state
     is kept in memory only. Not thread-safe.
     """
 
@@ -66,35 +66,36 @@ class ClosingHolds:
         self._unchecked: frozenset[str] = frozenset()
 
     def hold(self, event_type: str, reason: HoldReason, now_s: float) -> None:
-        """Skip an event type for 10 seconds (`RETRY_SECONDS`) after a probably temporary failure.
+        """Pause an event type for 10 seconds (`RETRY_SECONDS`) after a failure.
+
+        Use this method for failures that are probably temporary.
 
         Args:
             event_type: Event type to pause.
-            reason: Why the type cannot be closed. It replaces an earlier reason.
+            reason: Why the next bucket cannot be closed. It replaces an earlier reason.
             now_s: Current time of the monotonic clock, in seconds.
         """
         self._change(event_type, reason=reason, not_before_s=now_s + RETRY_SECONDS)
 
     def hold_with_backoff(self, event_type: str, reason: HoldReason, now_s: float) -> None:
-        """Skip an event type, with exponential backoff, after a failure that needs an operator.
+        """Pause an event type with exponential backoff after a failure that needs an operator.
 
-        The first pause takes 20 seconds. Each further call doubles the pause, up to 600 seconds
+        The first pause is 20 seconds. Each further call doubles the pause, up to 600 seconds
         (`PAUSE_SECONDS_MAX`), because every retry repeats expensive work. `release` resets the
-        length.
+        backoff.
 
         Args:
             event_type: Event type to pause.
-            reason: Why the type cannot be closed. It replaces an earlier reason.
+            reason: Why the next bucket cannot be closed. It replaces an earlier reason.
             now_s: Current time of the monotonic clock, in seconds.
         """
         pause_s = min(2 * self._of(event_type).pause_s, PAUSE_SECONDS_MAX)
         self._change(event_type, reason=reason, not_before_s=now_s + pause_s, pause_s=pause_s)
 
     def allow_retry(self, event_type: str) -> None:
-        """End the pause of an event type, so that the closer's next poll tries to close its bucket.
+        """End the pause of an event type, so that its next bucket is tried again immediately.
 
-        The reason and the length of the next pause are kept. The call has no effect if the type is
-        not paused.
+        The reason and the backoff are kept. If the type is not paused, nothing is done.
 
         Args:
             event_type: Event type to try again.
@@ -105,10 +106,10 @@ class ClosingHolds:
     def resolve(self, event_type: str) -> None:
         """Remove the reason why the next bucket of an event type cannot be closed.
 
-        A running pause continues. The call has no effect if the type has no reason.
+        A current pause continues. If the type has no reason, nothing is done.
 
         Args:
-            event_type: Event type whose failure is resolved.
+            event_type: Event type whose failure was resolved.
         """
         if event_type in self._by_type:
             self._change(event_type, reason=None)
@@ -116,22 +117,22 @@ class ClosingHolds:
     def release(self, event_type: str) -> None:
         """End the pause of an event type, remove its reason, and reset its backoff.
 
-        Call it after a bucket of the type was closed.
+        Call this method after a bucket of the type has been closed.
 
         Args:
-            event_type: Event type that was closed.
+            event_type: Event type of the closed bucket.
         """
         self._by_type.pop(event_type, None)
 
     def is_due(self, event_type: str, now_s: float) -> bool:
-        """Return whether the closer may try to close a bucket of an event type now.
+        """Return whether an event type is not paused.
 
         Args:
             event_type: Event type to check.
             now_s: Current time of the monotonic clock, in seconds.
 
         Returns:
-            False only while the type is paused after a failure.
+            False while the type is paused after a failure; otherwise True.
         """
         return now_s >= self._of(event_type).not_before_s
 
@@ -142,33 +143,33 @@ class ClosingHolds:
             event_type: Event type to look up.
 
         Returns:
-            The reason of the last failure, even if its pause has ended; None if there is none.
+            The reason for the last failure, even if the pause has ended; None if there is none.
         """
         return self._of(event_type).reason
 
     @property
     def reasons(self) -> Mapping[str, HoldReason]:
-        """The reasons of all types that cannot be closed, by event type.
+        """Maps each event type that cannot be closed to the reason.
 
-        Types whose pause has ended are included until their reason is removed.
+        A type is included until its reason is removed, even if its pause has ended.
         """
         return {t: hold.reason for t, hold in self._by_type.items() if hold.reason is not None}
 
     def add_restaged_file(self, path: str) -> None:
-        """Record a staged file that was created from Kafka to replace an unreadable one.
+        """Record a staged file that was created again from Kafka to replace an unreadable one.
 
         Args:
-            path: HDFS path of the new file, relative to the storage root.
+            path: Path of the new file, relative to the storage root.
         """
         self._restaged.add(path)
 
     def is_restaged(self, path: str) -> bool:
-        """Return whether a staged file replaces one that was unreadable.
+        """Return whether a staged file was created again to replace an unreadable one.
 
         A staged file contains records that were copied from Kafka.
 
         Args:
-            path: HDFS path of the file, relative to the storage root.
+            path: Path of the file, relative to the storage root.
 
         Returns:
             True if `add_restaged_file` was called with this path since the process started.
@@ -179,44 +180,44 @@ class ClosingHolds:
         """Record an unreadable staged file that could not be created again from Kafka.
 
         Args:
-            path: HDFS path of the file, relative to the storage root.
+            path: Path of the file, relative to the storage root.
         """
         self._unrestorable.add(path)
 
     @property
     def unrestorable_files(self) -> Collection[str]:
-        """The unreadable staged files that could not be created again from Kafka.
+        """Paths of the unreadable staged files that could not be created again from Kafka.
 
-        The collection contains all paths that `add_unrestorable_file` received since the process
+        These are all paths that have been passed to `add_unrestorable_file` since the process
         started.
         """
         return self._unrestorable
 
     def set_unchecked_types(self, event_types: Collection[str]) -> None:
-        """Store the event types for which the buckets on storage could not be checked at startup.
+        """Set the event types whose buckets on storage could not be checked at startup.
 
-        At startup, a closer checks that the buckets on storage are those that the ledger (the ETL's
-        state database) has closed.
+        The startup check compares the buckets on storage with the ledger (the ETL's state
+        database).
 
         Args:
-            event_types: Types with unchecked buckets; empty if all were checked. They replace all
-                types that were stored before.
+            event_types: The unchecked types, which replace the current ones; empty if all types
+                were checked.
         """
         self._unchecked = frozenset(event_types)
 
     def remove_unchecked_types(self, event_types: Collection[str]) -> None:
-        """Remove types whose buckets on storage have been checked since startup.
+        """Remove event types whose buckets on storage have been checked since startup.
 
         Args:
-            event_types: Event types to remove. Types that are not stored are ignored.
+            event_types: Event types to remove. Types that are not in the set are ignored.
         """
         self._unchecked -= frozenset(event_types)
 
     @property
     def unchecked_types(self) -> Collection[str]:
-        """The types whose buckets on storage must be checked before their next hour is closed.
+        """Event types whose buckets on storage must be checked before the next one is closed.
 
-        The collection is empty if all types were checked at startup or since then.
+        Empty if all types have been checked.
         """
         return self._unchecked
 

@@ -15,36 +15,36 @@ from hourmark_etl.storage import Storage
 
 
 class ClosingMetrics(Protocol):
-    """The interface to which the closer reports each closed bucket.
+    """Interface that counts closed buckets for metrics.
 
     A bucket contains the events of one event type and hour.
     """
 
     def count_closed_bucket(self, due_ms: int, manifest: Manifest) -> None:
-        """Record that a bucket was closed.
+        """Update the metrics after a bucket was closed.
 
         Args:
             due_ms: Time from which the delay of closing counts (`Frontier.due_ms`), Unix
                 milliseconds.
-            manifest: The bucket's manifest, which contains the event type and the event counts.
+            manifest: Manifest of the bucket, which contains the event type and event counts.
         """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CloserDependencies:
-    """The services that a closer uses: storage, ledger, Kafka clusters, metrics and clock.
+    """Services that the closer uses to close hourly buckets.
 
     Attributes:
-        engine: Proves and writes hours.
-        storage: Storage with staged files and buckets.
+        engine: Verifies and writes buckets.
+        storage: Storage with buckets and staged files (copies of Kafka records).
         database: Database of the ledger.
-        sites: Function that creates the queries of all Kafka clusters from the closer's lease.
-        progress: Progress of staging, which copies Kafka records to files.
-        restage: Function that stages the records of an unreadable file again. It receives a lease
-            and the file's path, and returns the new path. It raises `DataLoss` if Kafka no longer
-            has the records.
-        metrics: Receives each closed bucket.
-        clock: The closer's clock.
+        sites: Function that returns the interface to the Kafka clusters, given the closer's lease.
+        progress: Interface to the progress of staging (copying Kafka records to files).
+        restage: Function that creates an unreadable staged file again from Kafka. It receives a
+            lease and the path of the file, and returns the new path. It raises `DataLoss` if Kafka
+            no longer has the records.
+        metrics: Counts closed buckets.
+        clock: Clock for the current time.
         publishers: Number of event types that are published in parallel.
     """
 

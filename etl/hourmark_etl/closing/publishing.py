@@ -2,7 +2,7 @@
 
 The attempt folder gets exactly the manifest's files and a complete `_SUCCESS`, is read back, and
 one rename that refuses an existing target turns it into the bucket. If the target exists, its
-marker is the truth.
+marker is authoritative.
 
 `Publisher` writes all types of a round at once and then publishes each type's hours in order, many
 types in parallel. If an hour cannot be published, only its type waits.
@@ -90,23 +90,24 @@ def build_manifest(
     now_ms: int,
     unverified: Collection[str] = (),
 ) -> Manifest:
-    """Build the manifest of a bucket, which is the content of its `_SUCCESS` file.
+    """Create the manifest of a bucket, which is the content of its `_SUCCESS` file.
 
     The function performs no I/O.
 
     Args:
-        frontier: The hour and its event type. It must be sealed, that is, its content is fixed.
-        written_hour: The files that were written for the hour.
+        frontier: Event type and hour of the bucket. The hour must be sealed, which means that the
+            content of the bucket is fixed.
+        written_hour: The files that were written for the bucket.
         listed: The staged rows of the bucket, grouped by staged file, event type and hour.
-        set_aside: Malformed records of the hour that could not be staged.
+        set_aside: Malformed records of the bucket that could not be staged.
         fingerprints: Schema fingerprints by schema id, for all schemas of the files.
         previous: Hour and digest of the previous bucket's `_SUCCESS` file; None for the type's
             first hour.
         ledger: Id (UUID) and commit number of the ledger, the state database of the ETL.
         attempt: Id of the publishing attempt.
         now_ms: Time of closing in Unix milliseconds.
-        unverified: Readable descriptions of checks that an operator's override skipped, in addition
-            to those in `written_hour`.
+        unverified: Human-readable descriptions of checks that were skipped because of an operator's
+            override, in addition to those in `written_hour`.
 
     Returns:
         The manifest, which includes its own digest.
@@ -262,24 +263,25 @@ def publish(
 ) -> Manifest:
     """Publish the written files of an hour as a bucket, with one atomic rename.
 
-    The files and the manifest are first collected in a temporary folder. File names, sizes and the
-    manifest are read back from storage before the folder is renamed. If the bucket already exists,
-    it is left unchanged and its manifest is returned, which the caller must check.
+    The files and the manifest are first moved to a temporary folder. The file names, sizes and the
+    manifest are verified before the folder is renamed. If the bucket already exists, it is not
+    changed, and its manifest is returned. The caller must check this manifest.
 
     Args:
         storage: Storage with the written files and the buckets.
-        frontier: The hour and its event type. It must be sealed, that is, its content is fixed.
-        written_hour: The hour's files.
+        frontier: Event type and hour of the bucket. The hour must be sealed, which means that the
+            content of the bucket is fixed.
+        written_hour: The files of the bucket.
         manifest: The manifest to publish.
 
     Returns:
-        The manifest of the bucket that now exists.
+        The manifest of the published or existing bucket.
 
     Raises:
         Unwritable: Some rows cannot be written. An operator's override can close the hour without
             them.
-        Finding: The files do not read back as written, or a folder without a marker exists in place
-            of the bucket. Nothing is published.
+        Finding: The files differ from what was written, or the target folder exists without a
+            `_SUCCESS` file. Nothing is published.
         StorageError: A storage operation failed.
     """
     if written_hour.publish_error:
@@ -334,26 +336,26 @@ def _read_back(storage: Storage, attempt: str, manifest: Manifest) -> None:
 
 
 class Unwritable(Finding):
-    """Raised if a bucket cannot be written as a whole, so that an operator must decide.
+    """Raised if a bucket cannot be published unless an operator overrides the problem.
 
-    The bucket contains rows that cannot be written, or a check of it needs an older bucket that
-    cannot be read. An operator's override can close the bucket without these rows or checks.
+    Some rows cannot be written, or a check requires an older bucket that cannot be read. An
+    operator's override closes the bucket without these rows or checks.
     """
 
 
 class LedgerChanged(Finding):
-    """Raised if ledger rows that a sealed bucket needs are damaged, or were changed afterwards.
+    """Raised if rows of the ledger (the ETL's state database) for a sealed bucket have changed.
 
-    A bucket is sealed when its content is fixed in the ledger (the ETL's state database). An
+    The rows are damaged, or they were changed after the content of the bucket had been fixed. An
     operator must restore or rebuild the ledger.
     """
 
 
 class PublishFailure(NamedTuple):
-    """An hourly bucket that could not be published, or whose existence could not be checked.
+    """An hourly bucket that could not be published or checked.
 
     Attributes:
-        frontier: The event type and hour of the bucket.
+        frontier: Event type and hour of the bucket.
         error: The error that prevented the publication or the check.
     """
 
@@ -363,14 +365,12 @@ class PublishFailure(NamedTuple):
 
 @dataclasses.dataclass
 class PublishResult:
-    """The result of publishing hourly buckets of several event types.
-
-    The ledger is the state database of the ETL.
+    """Result of publishing hourly buckets of several event types.
 
     Attributes:
-        closings: The published buckets, with their manifests. They are not recorded as closed in
-            the ledger yet.
-        failures: The buckets that could not be published, with the reasons.
+        closings: The published buckets, with their manifests. The caller must record them as closed
+            in the ledger (the ETL's state database).
+        failures: The buckets that could not be published, with the errors.
     """
 
     closings: list[PublishedHour] = dataclasses.field(default_factory=list)
@@ -379,18 +379,18 @@ class PublishResult:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Publisher:
-    """Writes hourly buckets whose content is fixed, and publishes them on storage.
+    """Writes sealed hourly buckets and publishes them on storage.
 
-    The content and the grade of such a bucket are sealed in the ledger. After publication, the
-    caller records the bucket as closed in the ledger.
+    A bucket is sealed when its content has been fixed in the ledger (the ETL's state database). The
+    caller must record published buckets as closed in the ledger.
 
     Attributes:
         engine: Writes the container files.
-        storage: The storage.
+        storage: Storage with staged files and buckets.
         database: Database of the ledger.
-        lease: The closer's lease.
+        lease: Lease of the closer, the process that closes buckets.
         clock: Clock for the time of closing.
-        publishers: Number of event types that are published in parallel; 1 gives a reproducible
+        publishers: Number of event types that are published in parallel. Use 1 for a reproducible
             order.
     """
 
@@ -402,20 +402,22 @@ class Publisher:
     publishers: int
 
     def find_published(self, sealed: Collection[Frontier]) -> PublishResult:
-        """Find the hourly buckets that are sealed in the ledger and already exist on storage.
+        """Find sealed hourly buckets that already exist on storage.
 
-        Call it after a restart, because an interrupted closer may have published buckets without
-        recording them as closed in the ledger (the ETL's state database).
+        A bucket is sealed when its content has been fixed in the ledger (the ETL's state database).
+        Call this method after a restart, because a process that crashed may have published buckets
+        without recording them as closed in the ledger.
 
         Args:
-            sealed: The first sealed hour of each type, with the sealed hours that follow it.
+            sealed: The first sealed hour of each event type. Its `sealed_hours` include the
+                following ones.
 
         Returns:
-            The published buckets with their manifests, and the hours that could not be checked.
-            Hours without a bucket are in neither list.
+            The existing buckets with their manifests, and the buckets that could not be checked.
+            Buckets that do not exist are in neither list.
 
         Raises:
-            ForeignLedger: A bucket was published with other contents than this ledger sealed.
+            ForeignLedger: A bucket has a different content from what this ledger sealed.
         """
         chains = [f.sealed_hours for f in sealed]
         # An invalid manifest raises a Finding: buckets never change, so another program wrote it.
@@ -424,15 +426,16 @@ class Publisher:
         )
 
     def publish(self, sealed: Collection[Frontier]) -> PublishResult:
-        """Write and publish the buckets of all sealed hours of several event types.
+        """Write and publish the sealed hourly buckets of several event types.
 
-        An hour is sealed if the content of its bucket is fixed in the ledger (the ETL's state
-        database). If a bucket cannot be published, the error is part of the result, and the later
-        buckets of the same type are not published. Other types are not affected. After an exception
-        the call can be repeated.
+        A bucket is sealed when its content has been fixed in the ledger (the ETL's state database).
+        If a bucket cannot be published, the result contains the error, and later buckets of the
+        same type are not published. Other types are not affected. The call can be repeated after an
+        exception.
 
         Args:
-            sealed: The first sealed hour of each type, with the sealed hours that follow it.
+            sealed: The first sealed hour of each event type. Its `sealed_hours` include the
+                following ones.
 
         Returns:
             The published buckets with their manifests, and the buckets that could not be published.
@@ -440,7 +443,8 @@ class Publisher:
         Raises:
             Unreadable: A staged file is missing or damaged and must be staged again. Nothing is
                 published.
-            ForeignLedger: A bucket was published with other contents than this ledger sealed.
+            ForeignLedger: A bucket already exists with a different content from what this ledger
+                sealed.
         """
         attempt = uuid.uuid4().hex
         folder = f"{ATTEMPTS_FOLDER}/{attempt}"
@@ -609,16 +613,16 @@ def _publish_obstacle(
 def check_foreign_root(
     storage: Storage, frontiers: Iterable[Frontier], closed_types: Collection[str]
 ) -> list[PublishFailure]:
-    """Check that storage has no buckets of types that this ledger has never closed or sealed.
+    """Check that the storage root does not belong to another ledger (the ETL's state database).
 
-    The ledger is the state database of the ETL; it seals a bucket by fixing its content. A bucket
-    that it has neither sealed nor closed shows that the storage root belongs to another ledger.
-    Folders without a bucket marker are ignored, because administrators may create them in advance.
+    If this ledger has not closed or sealed any bucket of a type, no bucket of the type may exist on
+    storage. A bucket is sealed if its content is fixed. Folders without a `_SUCCESS` file are
+    ignored, because administrators may create them in advance.
 
     Args:
-        storage: The storage.
-        frontiers: The next hour to close of each type.
-        closed_types: Types with a closed bucket in the ledger.
+        storage: Storage to check.
+        frontiers: The next hour to close for each event type.
+        closed_types: Event types with a closed bucket in the ledger.
 
     Returns:
         The types that could not be checked because storage denies access; empty if all were
@@ -626,6 +630,7 @@ def check_foreign_root(
 
     Raises:
         ForeignLedger: A bucket of such a type exists.
+        StorageError: Storage is unavailable.
     """
     failures = []
     for f in frontiers:
@@ -645,12 +650,10 @@ def check_foreign_root(
 def check_not_published(
     storage: Storage, open_frontiers: Collection[Frontier]
 ) -> list[PublishFailure]:
-    """Check that no bucket exists for hours that are still open according to the ledger.
-
-    The ledger is the state database of the ETL.
+    """Check that no bucket exists for hours that are open in the ledger (the ETL's state database).
 
     Args:
-        storage: The storage.
+        storage: Storage to check.
         open_frontiers: The open hours, one per event type.
 
     Returns:
@@ -658,7 +661,8 @@ def check_not_published(
         checked.
 
     Raises:
-        ForeignLedger: A bucket of an open hour exists, so another ledger has published it.
+        ForeignLedger: The bucket of an open hour exists, so another ledger has published it.
+        StorageError: Storage is unavailable.
     """
     failures = []
     for f in open_frontiers:
@@ -675,17 +679,18 @@ def check_not_published(
 
 
 def check_seal_matches(manifest: Manifest, seal: Seal, ledger_id: str) -> None:
-    """Check that an existing bucket has the content that this ledger sealed for the hour.
+    """Check that an existing bucket has the content that is recorded in this ledger.
 
-    A seal is the ledger's record of a bucket's content, made before the bucket is written.
+    The ledger (the ETL's state database) records the content of each bucket in a seal before the
+    bucket is written.
 
     Args:
-        manifest: The bucket's manifest.
-        seal: The ledger's record of the content and grade of the bucket.
-        ledger_id: The ledger's id.
+        manifest: Manifest of the existing bucket.
+        seal: The seal of the bucket.
+        ledger_id: Id of the ledger.
 
     Raises:
-        ForeignLedger: Ledger id, staging offsets or audit offsets differ.
+        ForeignLedger: The ledger ids, staging offsets or audit offsets differ.
     """
     offsets = {(o.topic_id, o.partition): o.next for o in manifest.offsets}
     sealed = {(p.topic_id, p.partition): p.next_offset for p in seal.offsets}

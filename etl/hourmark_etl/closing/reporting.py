@@ -1,6 +1,6 @@
-"""What the closer reports: blockers in the ledger, and log lines about closed buckets.
+"""Reports of the closer: blockers in the ledger, and log lines about closed buckets.
 
-Both are bounded: a poll that changes nothing writes nothing, and the many buckets of a backlog
+Both are limited: a poll that changes nothing writes nothing, and the many buckets of a backlog
 share one log line per type.
 """
 
@@ -23,15 +23,15 @@ REWORD_MS: Final = 5_000  # between changes of the text only, for example of an 
 
 
 class BlockerWriter:
-    """Stores in the ledger why the next hourly bucket of each event type is not closed yet.
+    """Stores the reasons why the next hourly bucket of each event type is not closed yet.
 
-    `hourmark bucket why` shows these conditions. Only changes are written. If only the text of a
-    condition changes, it is written at most every 5 seconds. The instance caches the rows, so only
-    one instance may exist, which the closer's lease ensures.
+    `hourmark bucket why` shows these reasons. They are stored in the ledger, the ETL's state
+    database. Only changes are written; a change of the text alone is written at most every 5
+    seconds. The rows are cached, so only one instance may exist. The closer's lease ensures this.
 
     Args:
         database: Database of the ledger.
-        lease: The closer's lease.
+        lease: Lease of the closer, the process that closes buckets.
         clock: Clock for the time at which a type became blocked.
         bucket_seconds: Length of a bucket in seconds.
     """
@@ -42,10 +42,10 @@ class BlockerWriter:
         self._reworded_ms = dict.fromkeys(self._written, 0)
 
     def update(self, now: Mapping[str, HoldReason]) -> None:
-        """Store the condition that blocks each type, and delete the rows of all other types.
+        """Store the reason for each blocked event type, and delete the rows of all other types.
 
         Args:
-            now: The current condition by event type. Types that are not blocked are missing.
+            now: Current reason by event type, for all blocked types.
 
         Raises:
             StaleDriver: Another closer has taken over the lease.

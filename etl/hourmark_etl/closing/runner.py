@@ -27,10 +27,10 @@ _Result = TypeVar("_Result")
 
 
 class Runner:
-    """Runs a function on each of many items, one after the other in this process.
+    """Calls a function with each of several items, one after the other in this process.
 
-    Subclasses may run it in other processes in parallel, and again after a failure. Therefore the
-    function must be idempotent.
+    Subclasses may run the calls in parallel in other processes and repeat them after a failure.
+    The function must therefore be idempotent.
     """
 
     def map(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
@@ -44,7 +44,7 @@ class Runner:
             One result per item; empty if there are no items.
 
         Raises:
-            HourmarkError: The first error that the function raised, unchanged.
+            HourmarkError: The function raised this error. The remaining items are not processed.
         """
         return [work(item) for item in items]
 
@@ -58,17 +58,18 @@ class Runner:
         """Call a function with each item, group the returned parts by key, and merge each group.
 
         Args:
-            work: Returns parts by key. Keys are from 0 to `keys` - 1.
-            items: The items.
-            merge: Merges all parts of one key. Distributed runners call it in separate tasks, so
-                that no process holds all parts.
+            work: Function that returns parts by key. Keys range from 0 to `keys` - 1.
+            items: Arguments of the calls.
+            merge: Function that merges all parts of one key. Subclasses may call it in several
+                processes, so that no process holds all parts.
             keys: Number of possible keys.
 
         Returns:
-            One merged result per key that has parts, in no particular order.
+            One merged result per key that has parts, in no particular order; empty if there are no
+            items.
 
         Raises:
-            HourmarkError: The first error that a function raised, unchanged.
+            HourmarkError: One of the functions raised this error.
         """
         parts = defaultdict[int, list[_Part]](list)
         for item in items:
@@ -79,10 +80,10 @@ class Runner:
 
 @dataclasses.dataclass(frozen=True)
 class SparkRunner(Runner):
-    """Runs a function on each of many items, as one Spark job with one task per item.
+    """Calls a function with each of several items, as one Spark job with one task per item.
 
-    Functions, items, results and errors must be picklable. Any failure other than a `HourmarkError`
-    is raised as `Unavailable`, so that the next poll of the closer tries again.
+    Functions, items, results and errors must be picklable. If the job fails with an error other
+    than a `HourmarkError`, `Unavailable` is raised, and the caller may try again.
 
     Attributes:
         spark: Spark session of the driver.
@@ -91,18 +92,18 @@ class SparkRunner(Runner):
     spark: SparkSession
 
     def map(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
-        """Call a function with each item in its own Spark task and return the results in order.
+        """Call a function with each item in a separate Spark task and return the results in order.
 
         Args:
             work: Function to call. It must be picklable and idempotent.
             items: Arguments of the calls, one per task.
 
         Returns:
-            One result per item. If there are no items, no job runs and the list is empty.
+            One result per item. If there are no items, no job is started and the list is empty.
 
         Raises:
-            HourmarkError: An error that the function raised, unchanged.
-            Unavailable: The Spark job failed.
+            HourmarkError: The function raised this error in a task.
+            Unavailable: The Spark job failed for another reason.
         """
         return self._collected(items, lambda given: given.map(functools.partial(_guarded, work)))
 
@@ -115,21 +116,22 @@ class SparkRunner(Runner):
     ) -> list[_Result]:
         """Call a function with each item in Spark tasks, and merge the returned parts by key.
 
-        The job has two stages: one task per item, then tasks that each merge the parts of some
-        keys.
+        The first stage of the job has one task per item. The tasks of the second stage merge the
+        parts.
 
         Args:
-            work: Returns parts by key. Keys are from 0 to `keys` - 1.
-            items: The items. No job runs if there are none.
-            merge: Merges all parts of one key.
+            work: Function that returns parts by key. Keys range from 0 to `keys` - 1.
+            items: Arguments of the calls.
+            merge: Function that merges all parts of one key.
             keys: Number of possible keys.
 
         Returns:
-            One merged result per key that has parts, in no particular order.
+            One merged result per key that has parts, in no particular order. If there are no items,
+            no job is started and the list is empty.
 
         Raises:
-            HourmarkError: An error that a function raised, unchanged.
-            Unavailable: The Spark job failed.
+            HourmarkError: One of the functions raised this error in a task.
+            Unavailable: The Spark job failed for another reason.
         """
 
         def parts(item: _Item) -> list[tuple[int, object]]:

@@ -99,22 +99,21 @@ class ClosingRound:
 
 @dataclasses.dataclass
 class RoundDecisions:
-    """The decisions about the hourly buckets of a round: which are sealed, and which stay open.
+    """Decisions about the hourly buckets of one round: which are sealed, and which stay open.
 
-    A round is a set of buckets that are proved together. A seal fixes the content of a bucket and
-    its grade, which states how complete the bucket is known to be.
+    A round is a set of buckets that are verified together. A seal fixes the content of a bucket and
+    its grade, which states whether the bucket is complete.
 
     Attributes:
-        chains: By type, the seals of consecutive hours, starting with the first hour of the round.
-            Types whose first bucket must stay open are missing.
-        unaudited: Rows for the ledger's table `unaudited`, one for each sealed bucket that has
-            events without an audit record.
-        refused: Buckets that are not proved complete, with readable descriptions of what is
-            missing.
+        chains: Seals of consecutive hours by event type, starting with the first hour of the round.
+            Types whose first bucket stays open are omitted.
+        unaudited: Rows for the ledger's table `unaudited`, one for each bucket with events that
+            have no audit record.
+        refused: Buckets that are incomplete, with human-readable descriptions of what is missing.
         unwritable: Buckets with rows that cannot be written. Each element contains the hour, the
-            failing phase of closing, and readable reasons.
-        conflicts: New conflicts (contradictory audit records), which only an operator's override
-            can resolve.
+            failed step of closing, and human-readable reasons.
+        conflicts: New conflicts (contradictory audit records), which require an operator's
+            override.
     """
 
     chains: dict[str, list[Seal]] = dataclasses.field(default_factory=dict)
@@ -128,19 +127,20 @@ class RoundDecisions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sealer:
-    """Decides which hourly buckets are complete, and seals them in the ledger.
+    """Decides which hourly buckets can be closed, and seals them in the ledger.
 
-    A seal fixes the content and the grade of a bucket before the bucket is written to storage.
+    A seal fixes the content and the grade of a bucket before the bucket is written to storage. The
+    grade states whether the bucket is complete.
 
     Attributes:
         engine: Compares rows with audit records.
         database: Database of the ledger.
-        lease: The closer's lease.
-        sites: Queries of the Kafka clusters of all sites.
-        progress: Progress of staging, as recorded in the ledger.
-        clock: The closer's clock.
-        deadline_ms: Milliseconds after the end of an hour at which its bucket is closed although
-            sources or events are missing.
+        lease: Lease of the closer, the process that closes buckets.
+        sites: Interface to the Kafka clusters of all sites.
+        progress: Interface to the progress of staging (copying Kafka records to storage).
+        clock: Clock for the current time.
+        deadline_ms: Time from the end of an hour to its deadline, in milliseconds. After the
+            deadline, a bucket is closed even if sources or events are missing.
     """
 
     engine: Engine
@@ -152,14 +152,14 @@ class Sealer:
     deadline_ms: int
 
     def prove_round(self, closing_round: ClosingRound) -> RoundDecisions:
-        """Check the buckets of a round for completeness, and decide which of them are sealed.
+        """Verify the buckets of a round, and decide which of them to seal.
 
-        A round is a set of hourly buckets, of many event types, that are closed together. The
-        buckets of a type are checked in order, up to the first one that must stay open. The ledger
-        (the ETL's state database) is not changed; pass the result to `seal`.
+        A round is a set of hourly buckets that are closed together. Sealing a bucket fixes its
+        content. The buckets of a type are verified in order, up to the first one that must stay
+        open. The ledger (the ETL's state database) is not changed; pass the result to `seal`.
 
         Args:
-            closing_round: The buckets. Staged rows are already assigned to them.
+            closing_round: The buckets. Staged rows must already be assigned to them.
 
         Returns:
             The seals to store, and the buckets that must stay open with the reasons.
@@ -249,14 +249,14 @@ class Sealer:
     def seal(
         self, closing_round: ClosingRound, decisions: RoundDecisions, all_types: set[str]
     ) -> None:
-        """Store the seals of a round in the ledger, in one transaction.
+        """Store the seals of a round in the ledger (the ETL's state database) in one transaction.
 
-        A seal fixes the content and the grade of an hour's bucket. Lost records that an operator's
-        override accepts are recorded in the same transaction.
+        A seal fixes the content and the grade of a bucket. Lost records that are accepted by an
+        operator's override are recorded in the same transaction.
 
         Args:
-            closing_round: The round: the hours that were proved together.
-            decisions: The result of `prove_round` for this round.
+            closing_round: The round, which is a set of hourly buckets that are closed together.
+            decisions: Result of `prove_round` for this round.
             all_types: All event types. Lost records of control topics (audit records, host reports)
                 are accepted only if every type has an override.
 
@@ -303,15 +303,16 @@ class Sealer:
 
 
 class DecisionContext(NamedTuple):
-    """The inputs of `decide_seal` that are the same for all buckets of one round of closing.
+    """Inputs of `decide_seal` that are the same for all buckets of one round.
 
     Attributes:
-        cut: The offsets up to which records count, and the sources that the hours close without.
-        accepted: Lost records (offset gaps) that an operator's overrides have accepted.
-        deadline_ms: Milliseconds after an hour's end at which it closes without missing sources.
-        conflicts: Known conflicts (contradictory audit records) by type.
-        losses: Losses of data that hosts have reported.
-        reporters: Latest report of each log source of each host.
+        cut: The Kafka offsets of the round, and the log sources that its hours no longer wait for.
+        accepted: Lost records (offset gaps) that operators' overrides have accepted.
+        deadline_ms: Time from the end of an hour to its deadline, in milliseconds. After the
+            deadline, a bucket is closed even if sources or events are missing.
+        conflicts: Known conflicts (contradictory audit records) by event type.
+        losses: Data losses that hosts have reported.
+        reporters: Latest report of each log source on each host.
     """
 
     cut: ClosingCut
@@ -331,26 +332,26 @@ def decide_seal(
 ) -> Seal | None:
     """Decide whether an hourly bucket can be sealed, and with which grade.
 
-    A seal fixes the content of a bucket before it is written. It has one of these grades:
+    A seal fixes the content of a bucket before it is written. Its grade is one of these:
 
-    - `proved`: all sources have delivered, and the rows contain every event in the audit records.
-    - `timed_out`: sources or such events are missing, and the deadline has passed.
-    - `forced`: an operator's override closes the hour, or an override has accepted lost records
+    - `proved`: All sources have delivered, and the rows match the audit records.
+    - `timed_out`: Sources or events are missing, and the deadline has passed.
+    - `forced`: An operator's override closes the bucket, or an override has accepted lost records
       that affect the hour.
 
-    Without an override, contradictory audit records keep the hour open even past the deadline. The
-    function performs no I/O.
+    Contradictory audit records keep the bucket open even after the deadline, unless an override
+    closes it. The function performs no I/O.
 
     Args:
-        frontier: The hour and its event type.
-        proof: The comparison of the hour's staged rows with audit records.
-        offsets: Staging positions (next Kafka offsets to stage) when the hour's rows were fixed.
-        override: The operator's order to close this hour although data is missing; None if there is
-            no order.
-        context: The inputs that are the same for all hours that are decided together.
+        frontier: Event type and hour of the bucket.
+        proof: Comparison of the bucket's staged rows with the audit records.
+        offsets: Staging positions (next Kafka offsets to stage) when the bucket's rows were fixed.
+        override: The operator's order to close this bucket although data may be missing; None if
+            there is none.
+        context: Inputs that are the same for all buckets of the round.
 
     Returns:
-        The seal; None if the hour must stay open.
+        The seal; None if the bucket must stay open.
     """
     late = context.cut.taken_at_ms >= frontier.due_ms + context.deadline_ms
     conflicting = tuple(

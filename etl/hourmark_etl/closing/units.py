@@ -40,15 +40,15 @@ _UNIT_BYTES_MIN: Final = 1 << 20  # smallest unit that is worth a task of its ow
 
 
 class Listing(NamedTuple):
-    """The staged rows that one bucket is written from.
+    """The staged rows of one bucket.
 
-    The rows are stored in staged files, which contain Kafka records. A group consists of the rows
-    of one event type and hour in one staged file.
+    Staged files contain copies of Kafka records. A group contains the rows of one event type and
+    hour in one staged file.
 
     Attributes:
         event_type: The bucket's event type.
         hour_s: Unix seconds at the start of the bucket's hour.
-        groups: Groups of the bucket's hour, and of earlier hours (late events).
+        groups: Groups of the bucket's hour and, for late events, of earlier hours.
     """
 
     event_type: str
@@ -66,14 +66,14 @@ class Listing(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """The staged rows that one task reads at once, limited in size.
+    """The staged rows that one task reads at once.
 
-    A unit contains all rows of several small buckets, or one range of event ids of a large bucket.
-    Staged rows are events that were read from Kafka. Instances can be pickled.
+    A unit contains all rows of several small buckets, or the rows in one range of event ids of a
+    large bucket. Staged rows are events that were copied from Kafka. Instances can be pickled.
 
     Attributes:
-        listings: The rows of each bucket. With an id range there is exactly one listing.
-        slot: The range of event ids to read; None for all ids.
+        listings: The rows of each bucket; exactly one bucket if `slot` is set.
+        slot: Range of event ids to read; None for all ids.
     """
 
     listings: tuple[Listing, ...]
@@ -81,20 +81,20 @@ class Unit(NamedTuple):
 
 
 def plan_units(listings: Iterable[Listing], unit_bytes_max: int, tasks: int = 1) -> list[Unit]:
-    """Divide the staged rows of buckets into units of limited size, each of which one task reads.
+    """Divide the staged rows of several buckets into units of limited size.
 
-    Staged rows are events that were copied from Kafka to files on storage. Small buckets are
-    combined into one unit. A large bucket is split by event id, on the assumption that ids are
-    distributed evenly. If they are not, `read_unit` raises `OversizedUnit`.
+    Staged rows are events that were copied from Kafka to files on storage. Each unit is read by one
+    task. Small buckets are combined into one unit. Large buckets are split by event id, assuming
+    that ids are evenly distributed. If they are not, `read_unit` raises `OversizedUnit`.
 
     Args:
-        listings: The rows of each bucket; those without rows are skipped.
+        listings: The rows of each bucket. Buckets without rows are skipped.
         unit_bytes_max: Maximum size of a unit, in bytes of encoded events.
-        tasks: Number of tasks that can run in parallel. Units are made smaller to occupy all of
-            them.
+        tasks: Number of tasks that can run in parallel. Smaller units are created if this is
+            necessary to use all tasks.
 
     Returns:
-        Units in order of type and hour; empty if there is nothing to read.
+        Units in order of event type and hour; empty if there are no rows.
     """
     filled = sorted((x for x in listings if x.groups), key=lambda x: (x.event_type, x.hour_s))
     weights = [x.datum_bytes + _LISTING_COST for x in filled]
@@ -115,10 +115,10 @@ def plan_units(listings: Iterable[Listing], unit_bytes_max: int, tasks: int = 1)
 
 
 class OversizedUnit(Exception):  # control flow, not an error
-    """Raised by `read_unit` if an id range contains far more bytes than planned.
+    """Raised by `read_unit` if an id range contains more bytes than the limit.
 
-    The plan assumes that event ids are distributed evenly. The caller catches the exception and
-    reads the two parts one after the other instead.
+    This happens if event ids are not evenly distributed. Catch this exception and read the two
+    parts one after the other instead.
 
     Attributes:
         parts: The two units to read instead, in the order of their ids.
@@ -130,16 +130,16 @@ class OversizedUnit(Exception):  # control flow, not an error
 
 
 class UnitRows(NamedTuple):
-    """The staged rows that a task has read, with totals to verify them.
+    """The staged rows of a unit, with totals to verify them.
 
     Staged rows are events that were copied from Kafka to files on storage.
 
     Attributes:
-        table: Columns `listing` (int32, index into `unit.listings`), `hour` (int64, hour of the
-            event's own time in Unix seconds), `digest` (uint64, computed from event id and range
-            id), `value_hash` (uint64), then the requested columns.
-        read: Totals of the rows that were read, by group (the rows of one type and hour in one
-            staged file).
+        table: Columns `listing` (int32, index into `unit.listings`), `hour` (int64, hour of event
+            time in Unix seconds), `digest` (uint64, computed from event id and range id),
+            `value_hash` (uint64), and the requested columns.
+        read: Totals of the rows by group. A group contains the rows of one event type and hour in
+            one staged file.
     """
 
     table: pa.Table
@@ -149,24 +149,26 @@ class UnitRows(NamedTuple):
 def read_unit(
     unit: Unit, storage: Storage, columns: Sequence[str], datum_bytes_max: int | None = None
 ) -> UnitRows:
-    """Read the rows of a unit from staged files and verify them against the ledger's totals.
+    """Read the rows of a unit from staged files, and verify them against the ledger's totals.
 
-    The ledger is the state database of the ETL. A group consists of the rows of one type and hour
-    in one staged file. The rows of a group are adjacent and sorted by id. The order of groups is
-    undefined. Totals of an id range are not verified here, because its groups are spread over
-    several units; call `verify_read_rows` after all units were read.
+    The ledger is the state database of the ETL. Totals are stored for each group, which contains
+    the rows of one event type and hour in one staged file. If the unit is an id range, its groups
+    are spread over several units, and totals are not verified. Call `verify_read_rows` after all
+    units have been read.
 
     Args:
         unit: The rows to read.
         storage: Storage with the staged files.
-        columns: Names of the staged columns to return.
-        datum_bytes_max: Limit for an id range, in bytes of encoded events; None for no limit.
+        columns: Names of the columns to return. They must include `datum` if `datum_bytes_max` is
+            set.
+        datum_bytes_max: Maximum size of an id range, in bytes of encoded events; None for no limit.
 
     Returns:
-        The rows with the requested columns, and totals by group.
+        The rows with the requested columns, and totals by group. The rows of a group are adjacent
+        and sorted by event id. The order of the groups is undefined.
 
     Raises:
-        Unreadable: A file is missing, damaged, or has other rows than the ledger states. It must be
+        Unreadable: A file is missing or damaged, or its rows do not match the ledger. It must be
             staged again.
         OversizedUnit: The id range exceeds `datum_bytes_max` and can be split.
     """
@@ -200,18 +202,18 @@ def read_unit(
 def verify_read_rows(
     groups: Iterable[StagedGroup], read: Mapping[StagedGroup, EventTotals]
 ) -> None:
-    """Verify that the rows that were read match the totals in the ledger.
+    """Verify that the rows read from staged files match the totals in the ledger.
 
-    The ledger is the state database of the ETL. Staged rows are events that were copied from Kafka
-    to files on storage.
+    The ledger is the state database of the ETL. It stores totals for each group, which contains the
+    rows of one event type and hour in one staged file.
 
     Args:
-        groups: The groups that should have been read: rows of one type and hour in one staged file.
+        groups: The groups that should have been read, with their expected totals.
         read: Totals of the rows that were read, by group.
 
     Raises:
-        Unreadable: The number, digest or value sum of a group's rows differs. The error names the
-            group's file, which must be staged again.
+        Unreadable: The number of rows, the digest or the checksum of a group differs. The error
+            names the staged file, which must be staged again.
     """
     for g in groups:
         found = read.get(g, EventTotals())
@@ -236,7 +238,7 @@ def verify_read_rows(
 
 
 def totals_by_hour(hours: Int64s, digests: UInt64s, hashes: UInt64s) -> dict[int, EventTotals]:
-    """Compute totals of rows for each hour of event time.
+    """Compute the totals of rows for each hour of event time.
 
     The three arrays have one element per row.
 
@@ -246,8 +248,8 @@ def totals_by_hour(hours: Int64s, digests: UInt64s, hashes: UInt64s) -> dict[int
         hashes: Hash of each row's value.
 
     Returns:
-        By hour in Unix seconds, the number of rows and the sums of digests and hashes modulo 2^64.
-        The mapping is empty if there are no rows.
+        Number of rows, and sums of their digests and hashes modulo 2^64, by hour in Unix seconds;
+        empty if there are no rows.
     """
     own = {hour: hours == hour for hour in np.unique(hours).tolist()}
     return {

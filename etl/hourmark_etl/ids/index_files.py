@@ -61,7 +61,8 @@ def list_index_files(storage: Storage) -> dict[str, str]:
         storage: The storage to list.
 
     Returns:
-        By HDFS path, the id of the publishing attempt that wrote the index; empty if there is none.
+        A mapping from HDFS path to the id of the publishing attempt that wrote the index; empty if
+        there is no index.
 
     Raises:
         StorageError: Storage is unavailable.
@@ -80,7 +81,7 @@ def list_index_files(storage: Storage) -> dict[str, str]:
 def read_bucket_runs(
     storage: Storage, path: str, buckets: Iterable[Bucket]
 ) -> list[tuple[str, int, IdIndexSegment]]:
-    """Return which rows of an index file belong to the given buckets.
+    """Find the rows of an index file that belong to the given buckets.
 
     An index file contains the event ids of several buckets. If it is missing, damaged or not
     readable, a warning is logged and the result is empty.

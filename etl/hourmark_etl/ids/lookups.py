@@ -66,7 +66,7 @@ def to_id_array(column: pa.ChunkedArray | pa.Array) -> Ids:
 
 
 class IdQuery(NamedTuple):
-    """A query for the event ids that occur in at least one of several closed buckets.
+    """A query for event ids in a set of closed buckets.
 
     Attributes:
         buckets: The closed buckets to search.
@@ -116,7 +116,7 @@ class IndexWriter:
 
     Attributes:
         path: Path of the file.
-        digest: Digest in hex that the file's final name must end in; empty until `finish` was
+        digest: Digest in hex with which the file's final name must end; empty until `finish` is
             called.
     """
 
@@ -182,7 +182,7 @@ class IndexedBucketRows(NamedTuple):
 
 
 def read_index_runs(storage: Storage, path: str) -> list[IndexedBucketRows]:
-    """Read from an index file of event ids which of its rows belong to which bucket.
+    """Read the row range of each bucket from an index file of event ids.
 
     Only the table of contents at the end of the file is read.
 

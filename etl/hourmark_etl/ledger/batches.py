@@ -54,7 +54,7 @@ def positions(database: Database, cluster_id: str) -> list[StagingPosition]:
         cluster_id: Id of the Kafka cluster.
 
     Returns:
-        One position per topic-partition; empty if nothing of the cluster was staged.
+        One position per topic-partition; empty if nothing has been staged from the cluster.
 
     Raises:
         DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
@@ -73,7 +73,7 @@ def read_partition_positions(database: Database, partition: Partition) -> list[S
         partition: Topic name and partition number on the central cluster.
 
     Returns:
-        The positions; empty if the partition was never staged.
+        The positions; empty if the partition has never been staged.
 
     Raises:
         DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
@@ -139,7 +139,7 @@ def insert_new_positions(
         wanted: Initial positions of all partitions to stage.
 
     Raises:
-        TopicReplaced: A topic or the cluster has another id than in the ledger, so the ledger's
+        TopicReplaced: The id of a topic or of the cluster differs from the ledger, so the ledger's
             offsets refer to other records. Nothing was changed.
         StaleDriver: Another process has taken over the lease; nothing was changed.
     """
@@ -190,8 +190,8 @@ def skip_expired_offsets(
         lease: Lease of the consumer (streaming query) that stages the partitions.
         to_edge_topic: Function that maps a topic name on the central cluster to its name at the
             edge.
-        starts: Log start offset by current position. Positions at or after the log start are left
-            unchanged.
+        starts: Maps each current position to the partition's log start offset. Positions at or
+            after the log start are left unchanged.
 
     Raises:
         StaleDriver: Another process has taken over the lease, or a position has changed; nothing
@@ -217,10 +217,10 @@ def restart_truncated_logs(
     starts: Mapping[StagingPosition, int],
     now_ms: int,
 ) -> None:
-    """Change the staging positions of partitions whose logs lost records at their end.
+    """Adjust the staging positions of partitions whose logs have lost records at their end.
 
     Such a log ends before its staging position (next offset to copy from Kafka to storage). New
-    records will have the offsets of the lost ones.
+    records will reuse the offsets of the lost ones.
 
     - Topics of events and host reports are staged again from the log start. Events that are staged
       twice are later dropped by their ids. For events, the loss is stored as an accepted offset
@@ -234,7 +234,7 @@ def restart_truncated_logs(
         lease: Lease of the consumer (streaming query) that stages the partitions.
         to_edge_topic: Function that maps a topic name on the central cluster to its name at the
             edge.
-        starts: Log start offset by the staging position of each affected partition.
+        starts: Maps the staging position of each affected partition to the log start offset.
         now_ms: Current time, Unix milliseconds.
 
     Raises:
@@ -289,7 +289,7 @@ def record_truncated_audit_logs(
     Args:
         database: The ledger (the ETL's state database).
         lease: Lease under which the ledger is changed.
-        truncated_positions: Staging positions of the affected partitions; if empty, nothing is
+        truncated_positions: Staging positions of the affected partitions. If empty, nothing is
             stored.
 
     Raises:
@@ -304,7 +304,7 @@ def record_truncated_audit_logs(
 
 
 def create_truncation_gap(topic: str, position: StagingPosition) -> OffsetGap:
-    """Create an offset gap for a log that lost records which were already staged.
+    """Create an offset gap for a log that has lost records after they were staged.
 
     Staging copies Kafka records to storage; a staging position is the next offset to copy. The gap
     is returned, not stored.
@@ -333,7 +333,7 @@ def create_retention_gap(topic: str, position: StagingPosition, end: int) -> Off
         topic: Name of the topic on the edge cluster.
         position: Staging position of the partition on the central cluster. Its offset is the first
             missing one.
-        end: Offset after the last missing one.
+        end: Offset after the last missing record.
 
     Returns:
         An open gap, which keeps hours from closing once it is stored.
@@ -353,7 +353,7 @@ def check_topic_ids(database: Database, infos: Iterable[TopicInfo]) -> None:
         infos: Metadata of the topics; topics that the ledger does not have are ignored.
 
     Raises:
-        TopicReplaced: A topic has another id, so it was deleted and recreated.
+        TopicReplaced: The id of a topic has changed, so the topic was deleted and recreated.
     """
     known = dict(
         database.fetch(select(tables.positions.c.topic, tables.positions.c.topic_id)).all()
@@ -404,7 +404,7 @@ def assign_topics_to_shards(database: Database, lease: Lease, shards: Mapping[st
     Args:
         database: The ledger (the ETL's state database).
         lease: Lease of this consumer.
-        shards: Name of the new shard by topic name on the central cluster.
+        shards: Maps each topic name on the central cluster to the name of its new shard.
 
     Raises:
         StaleDriver: Another process has taken over the lease; nothing was changed.
@@ -485,12 +485,12 @@ def commit_batch(
         database: The ledger (the ETL's state database).
         lease: Lease of the consumer (streaming query) that stages the partitions.
         batch: The batch.
-        unread: One read error per partition that could not be read further.
+        unread: Read errors, one for each partition in which reading failed.
         now_ms: Current time, Unix milliseconds.
 
     Returns:
-        The read errors in `unread` that the ledger did not contain at the same offset; empty if all
-        were known.
+        The new errors in `unread`, that is, those for which the ledger had no error at the same
+        offset; empty if there are none.
 
     Raises:
         StaleDriver: Another process has taken over the lease, or a position in the ledger differs
@@ -512,7 +512,7 @@ def commit_batch(
 
 
 def insert_staged_files(connection: Connection, batch: StagedBatch) -> None:
-    """Insert the rows of a batch's staged files and of their groups.
+    """Insert ledger rows for the staged files of a batch and for their groups.
 
     A staged file contains records that were copied from Kafka. A group is the part of a file with
     the rows of one event type and hour. New groups are not assigned to a bucket. The batch's

@@ -118,7 +118,7 @@ def make_late_hour_rows(event_type: str, hour: Hour, late: Iterable[str]) -> lis
     Args:
         event_type: Event type of the bucket.
         hour: Hour of the bucket.
-        late: Hours that the bucket's late events belong to, as text.
+        late: Hours of the bucket's late events, as text.
 
     Returns:
         One row per late hour, with its digest, ready to be inserted; empty if `late` is empty.
@@ -152,11 +152,11 @@ def find_buckets_with_late_events(
 
     Args:
         connection: A transaction of the ledger.
-        origins_s: Hours to search for, in Unix seconds, by event type.
+        origins_s: Maps each event type to the hours to search for, in Unix seconds.
 
     Returns:
-        By bucket, as a pair of event type and hour in Unix seconds: the searched hours whose events
-        the bucket contains, in Unix seconds. Empty if there are no such buckets.
+        A mapping from buckets, as pairs of event type and hour in Unix seconds, to those of the
+        requested hours whose events the bucket contains. Empty if there are no such buckets.
 
     Raises:
         DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
@@ -183,8 +183,8 @@ def read_bucket_manifests(
         buckets: Pairs of event type and hour in Unix seconds.
 
     Returns:
-        The manifest as JSON text, by pairs of event type and hour in Unix seconds. Buckets that are
-        not closed are omitted.
+        A mapping from pairs of event type and hour in Unix seconds to manifests as JSON text.
+        Buckets that are not closed are omitted.
 
     Raises:
         DamagedRow: A packed ledger row, which stores the buckets of one day, is damaged.
@@ -230,7 +230,7 @@ def bucket_rows(
 
     Args:
         connection: A transaction of the ledger, which must stay open during the iteration.
-        event_type: The only event type to read; None reads all.
+        event_type: Name of the event type to read; None reads all types.
         from_s: First hour, Unix seconds.
         to_s: Last hour, Unix seconds, inclusive; None sets no limit.
         has_days: Whether the ledger has the table of packed days; False for schema versions before
@@ -274,17 +274,17 @@ def select_bucket_rows(
     from_s: int = 0,
     grades: Collection[str] = (),
 ) -> Iterator[BucketRow]:
-    """Yield the ledger's rows of closed buckets of the given types, each up to an end of its own.
+    """Yield the ledger's rows of closed buckets, with a separate end time for each event type.
 
-    All conditions are part of the queries, of which there are two for up to 1000 types. Rows are
-    streamed, so memory use does not depend on their number.
+    Two database queries are run per 1000 types. Rows are streamed, so memory use does not depend
+    on their number.
 
     Args:
         connection: A transaction of the ledger, which must stay open during the iteration.
-        ends_s: By event type, the end of its time span (exclusive), Unix seconds; if empty, nothing
-            is yielded.
+        ends_s: Maps each event type to the end of its time span (exclusive), Unix seconds. If
+            empty, nothing is yielded.
         from_s: First hour, Unix seconds.
-        grades: The only grades to read; empty reads all.
+        grades: Grades to read; if empty, all grades are read.
 
     Yields:
         One row per closed bucket, in no particular order.
@@ -329,7 +329,7 @@ def find_newest_closed_bucket(
     Args:
         connection: A transaction of the ledger.
         event_type: Name of the event type.
-        closed_before_ms: Upper limit of the time of closing, Unix milliseconds, exclusive.
+        closed_before_ms: Only buckets closed before this time are considered, Unix milliseconds.
 
     Returns:
         The bucket's row; None if no bucket was closed before that time.
@@ -536,7 +536,7 @@ def _unpacked(day: Mapping[Any, Any], is_wanted: Callable[[int], bool]) -> list[
 
 
 def iterate_pair_tables(pairs: Collection[tuple[str, int]]) -> Iterator[Any]:
-    """Yield SQL tables that contain the given pairs, so that a query can be joined with them.
+    """Yield SQL tables that contain the given pairs, for use in joins.
 
     Each table contains up to 1000 pairs, which stays below the databases' limits on parameters.
 

@@ -63,7 +63,7 @@ class ClosedBucket:
     Attributes:
         event_type: Name of the event type.
         hour_s: Start of the bucket's hour, Unix seconds.
-        origin_hours: The requested hours of which the bucket contains events, ascending.
+        origin_hours: Those of the requested hours whose events the bucket contains, ascending.
         events: Number of events in all files.
         index: Segments of id index files that contain the bucket's event ids.
         files: Pairs of a bucket file's path, relative to the storage root, and its digest.
@@ -91,12 +91,12 @@ def closed_buckets(
 ) -> dict[str, tuple[ClosedBucket, ...]]:
     """Return the closed, non-empty buckets that may contain events of the given hours.
 
-    For each hour, these are the bucket of the hour itself, and later buckets that contain late
-    events of the hour.
+    For each hour, these are the hour's own bucket, and later buckets that contain late events of
+    the hour.
 
     Args:
         database: The ledger (the ETL's state database).
-        origin_hours_s: Hours of event time in Unix seconds, by event type.
+        origin_hours_s: Maps each event type to hours of event time, in Unix seconds.
         bucket_seconds: Length of a bucket in seconds.
 
     Returns:
@@ -337,8 +337,8 @@ class UnauditedFileRow:
         hour_s: Start of the bucket's hour, Unix seconds.
         path: Path of the file, relative to the storage root.
         rows: Number of events in the file.
-        audit_next: For each site, the audit offset at which audit records of these events may
-            begin.
+        audit_next: For each site, the smallest audit offset that audit records of these events may
+            have.
         sealed_at_ms: Time at which the bucket's content was fixed, Unix milliseconds.
         settled_next: For each site, the audit offset below which all audit records of the type were
             compared with closed buckets.
@@ -395,8 +395,8 @@ def make_unaudited_row(
         hour_s: Start of the bucket's hour, Unix seconds.
         path: Path of the file, relative to the storage root.
         rows: Number of events in the file.
-        audit_next: For each site, the audit offset at which audit records of these events may
-            begin.
+        audit_next: For each site, the smallest audit offset that audit records of these events may
+            have.
         sealed_at_ms: Time at which the bucket's content was fixed, Unix milliseconds.
 
     Returns:

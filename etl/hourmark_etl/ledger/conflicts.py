@@ -72,11 +72,11 @@ class AuditFile:
 
 
 def conflicts(database: Database) -> dict[str, list[Conflict]]:
-    """Return all contradictions between audit records of one byte range, by event type.
+    """Return all contradictions between audit records of the same byte range, by event type.
 
     An audit record states how many events a delivery service wrote for a byte range of a log file.
-    If a row is damaged, its conflict is returned with `hour_s` 0 and the error as its text. It then
-    blocks the oldest bucket of its type that is not closed.
+    A damaged row is returned as a conflict with `hour_s` 0 and the error as its text. It blocks the
+    oldest open bucket of its type.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -98,7 +98,7 @@ def conflicts(database: Database) -> dict[str, list[Conflict]]:
 
 
 def reset_damaged_conflicts(database: Database, lease: Lease) -> DamagedRow | None:
-    """Delete all stored conflicts if one is damaged, so that audit files are compared again.
+    """Delete all stored conflicts if one is damaged, so that all audit files are compared again.
 
     An audit record states how many events a delivery service wrote for a byte range of a log file.
     A conflict is a contradiction between two audit records, which keeps one hourly bucket open. A
@@ -166,7 +166,7 @@ def format_blocking_conflicts(
 def find_uncompared_files(
     database: Database, rows_max: int, skip_paths: Collection[str]
 ) -> list[AuditFile]:
-    """Return the oldest audit files that were not yet compared with the other audit files.
+    """Return the oldest audit files that have not been compared with the other audit files.
 
     Files are compared to find audit records that contradict each other. An audit record states how
     many events a delivery service wrote for a byte range of a log file.
@@ -244,7 +244,7 @@ def record_compared_files(
     Args:
         database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
-        files: Files that were compared with all files compared before.
+        files: Files that have been compared with all previously compared files.
         found: Contradictions to store. They replace stored ones of the same type, hour and byte
             range.
 

@@ -186,7 +186,7 @@ class Database:
             yield connection
 
     def check_lease(self, lease: Lease) -> None:
-        """Check that a lease is still valid, for use before an action outside the ledger.
+        """Check that a lease is still valid before an action outside the ledger.
 
         Inside the ledger, pass the lease to `transaction` instead.
 
@@ -287,7 +287,7 @@ class Database:
 
 @contextlib.contextmanager
 def translate_database_errors(url: str) -> Iterator[None]:
-    """Convert SQLAlchemy errors that the block raises into errors that name the ledger.
+    """Convert SQLAlchemy errors raised in the block to errors that name the ledger.
 
     Args:
         url: URL of the ledger; its password is not part of the messages.
@@ -348,13 +348,14 @@ def select_by_names(
 def replace_rows(
     connection: Connection, table: Table, key: Sequence[str], rows: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Replace rows of a table that have the same key as the given rows, or insert them.
+    """Insert rows into a table, replacing existing rows with the same key.
 
     Args:
         connection: The caller's transaction.
         table: Table to change.
         key: Names of the key columns.
-        rows: New rows by column name. All existing rows with one of their keys are deleted first.
+        rows: Column values of the new rows. All existing rows with one of their keys are deleted
+            first.
     """
     delete_rows(connection, table, key, rows)
     if rows:

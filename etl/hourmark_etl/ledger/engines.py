@@ -90,7 +90,7 @@ def sqlite_file(url: str) -> Path | None:
 
 
 def lock_for_migration(connection: Connection) -> None:
-    """Lock the ledger exclusively until the transaction ends, for a change of its tables.
+    """Lock the ledger for a schema migration, until the transaction ends.
 
     On PostgreSQL, an advisory lock excludes other migrations, and a row lock on the commit number
     excludes drivers, which do not take the advisory lock. On SQLite, nothing is done, because the
@@ -132,7 +132,7 @@ def check_driver_placement(url: str, spark_conf: Mapping[str, str]) -> None:
 
 
 def check_network_disk(file: Path, mounts: str) -> None:
-    """Check that a file is not on a file system that several machines share.
+    """Check that a file is not on a network file system.
 
     Args:
         file: Path of the SQLite ledger.

@@ -33,8 +33,8 @@ def put_frontiers(
 
     The row of a type stores its frontier (the oldest hour whose bucket is not closed), its sources
     and its shard (the set of topics that one consumer reads). A source that no longer delivers a
-    known type stays in the row while lines of it may still arrive: while one of its hosts has not
-    signed off, or if no host has reported it yet.
+    known type is kept in the row while its lines may still arrive: until it has been reported by
+    at least one host, and all its hosts have signed off.
 
     Args:
         connection: The caller's transaction.
@@ -46,7 +46,7 @@ def put_frontiers(
         The sorted names of the new types.
 
     Raises:
-        UsageError: The ledger's buckets have another length, which cannot be changed.
+        UsageError: The ledger's buckets have a different length, which cannot be changed.
         DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
     """
     if not _has_bucket_length(connection, first_hour.length_s):
@@ -124,7 +124,7 @@ def insert_frontier(
 
 
 def encode_settled_offsets(settled_next: AuditOffsets) -> dict[str, Any]:
-    """Convert audit offsets to the column values with which an event type's ledger row stores them.
+    """Convert audit offsets to column values for the ledger row of an event type.
 
     An audit record states how many events a delivery service wrote for a byte range of a log file.
     An audit offset is its offset in the Kafka topic of a site (edge cluster).
@@ -158,7 +158,7 @@ def encode_further_sites(offsets: AuditOffsets) -> str | None:
 
 
 def decode_audit_offsets(first: int, further: str | None) -> AuditOffsets:
-    """Combine the two database columns that store audit offsets into the offsets of all sites.
+    """Decode the audit offsets of all sites from the two database columns that store them.
 
     An audit offset is a Kafka offset in the topic of a site's audit records. A site is an edge
     cluster.
@@ -208,7 +208,7 @@ def decode_seals(text: str) -> tuple[Seal, ...]:
 
 
 def check_bucket_length(database: Database, bucket_seconds: int) -> None:
-    """Check that the configured bucket length is the one that the ledger uses.
+    """Check that the configured bucket length matches that of the ledger.
 
     The check passes if the ledger has no bucket length yet.
 

@@ -104,7 +104,7 @@ def frontiers(
     Args:
         database: The ledger (the ETL's state database).
         bucket_seconds: Length of a bucket in seconds.
-        types: Names of the only event types to read, by primary key; None reads all.
+        types: Names of the event types to read; None reads all.
 
     Returns:
         The frontiers, sorted by event type. Types that the ledger does not have are omitted.
@@ -125,7 +125,7 @@ def read_type_names(database: Database, limit: int | None = None) -> list[str]:
         limit: Maximum number of names to read; None reads all.
 
     Returns:
-        Names in alphabetical order; empty if no types were applied yet.
+        Names in alphabetical order; empty if no types have been declared yet.
     """
     return list(database.fetch(select(_ROWS.c.type).order_by(_ROWS.c.type).limit(limit)).scalars())
 
@@ -287,9 +287,9 @@ def unfreeze_hours(
     Args:
         database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
-        alarms: Pairs of a frozen hour and the readable findings of its proof, which are stored as
-            its alarm. An empty sequence clears the alarm, for example when a freeze is undone after
-            a crash.
+        alarms: Pairs of a frozen hour and the readable findings of the failed proof, which are
+            stored as the hour's alarm. An empty sequence clears the alarm, for example when a
+            freeze is undone after a crash.
 
     Raises:
         StaleDriver: Another process has taken over the lease, or a type's oldest open hour has
@@ -368,19 +368,19 @@ def force_sealed_hours(
     lost: Mapping[int, EventTotals],
     waived: tuple[str, ...],
 ) -> None:
-    """Remove lost rows from the sealed hours of a type, which get the grade `forced`.
+    """Remove lost rows from the sealed hours of a type, and set the hours' grade to `forced`.
 
-    A sealed hour is one whose bucket has fixed content. The grade `forced` states that a bucket was
+    The content of a sealed hour's bucket is fixed. The grade `forced` states that a bucket was
     closed by an override although data is missing. For each affected hour, the ledger's reference
-    to its file of unaudited events (events without an audit record) is deleted, because lost rows
-    may be in the file.
+    to its file of unaudited events (events without an audit record) is deleted, because the file
+    may contain lost rows.
 
     Args:
         connection: The caller's transaction.
         frontier: The oldest open hour of the type, which is sealed.
         lost: Totals of the lost rows by hour in Unix seconds. Hours without an entry are left
             unchanged.
-        waived: Readable texts about the loss, which are added to the manifests.
+        waived: Readable descriptions of the loss, which are added to the manifests.
 
     Raises:
         StaleDriver: The type's oldest open hour has changed or is not sealed.
@@ -404,19 +404,20 @@ def force_sealed_hours(
 def omit_unwritable_rows(
     database: Database, lease: Lease, frontier: Frontier, override_text: str, *, gives_up: bool
 ) -> None:
-    """Let a sealed hour close without the rows that cannot be written.
+    """Allow a sealed hour to be closed without the rows that cannot be written.
 
-    A sealed hour is one whose bucket has fixed content, but is not closed yet. The hour's grade is
+    A sealed hour is not closed yet, but the content of its bucket is fixed. The hour's grade is
     changed to `forced`: closed by an override although data is missing. The ledger's reference to
-    the hour's file of unaudited events (events without an audit record) is deleted, because omitted
-    rows may be in the file.
+    the hour's file of unaudited events (events without an audit record) is deleted, because the
+    file may contain omitted rows.
 
     Args:
         database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
         frontier: The oldest open hour of the type, which is sealed.
         override_text: Readable text about the override, which is added to the manifest.
-        gives_up: Whether the override also gives up checks that need an unreadable closed bucket.
+        gives_up: Whether the override also permits skipping checks that would have to read a closed
+            bucket that is unreadable.
 
     Raises:
         StaleDriver: Another process has taken over the lease, or the type's oldest open hour has
@@ -477,8 +478,8 @@ def _waive(connection: Connection, reporters: Collection[ReportedSource]) -> Non
 def first_unsealed_hour(frontier: Frontier) -> Hour:
     """Return the first hour of an event type that is not sealed.
 
-    A sealed hour has fixed content. Buckets are only published after they were sealed, so no bucket
-    of the returned hour or of a later one exists on storage.
+    The content of a sealed hour is fixed. Buckets are published only after they are sealed, so no
+    bucket of the returned hour or of a later one exists on storage.
 
     Args:
         frontier: The oldest open hour of the type, with its seals.
@@ -573,7 +574,8 @@ def sum_unassigned_bytes(database: Database) -> dict[tuple[str, int], int]:
         database: The ledger (the ETL's state database).
 
     Returns:
-        Bytes by pairs of event type and hour in Unix seconds; empty if all events are assigned.
+        A mapping from pairs of event type and hour in Unix seconds to sizes in bytes; empty if all
+        events are assigned.
     """
     table = tables.groups
     query = (

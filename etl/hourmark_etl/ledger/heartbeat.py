@@ -1,11 +1,11 @@
 """Heartbeats of the driver that closes, so that operators can tell how current the ledger is.
 
 A heartbeat is a row of `meta`, by the driver's clock. It is informational only. A separate thread
-writes it, because one poll of the closer may take minutes. A driver that ends in an orderly way
+writes it, because one poll of the closer may take minutes. A driver that is shut down cleanly
 writes a second row, its goodbye; a driver that was killed cannot.
 
-A driver that dies or hangs is to be named within 30 seconds, so `BEAT_SECONDS` and `SILENT_SECONDS`
-together are less.
+A driver that dies or hangs must be reported within 30 seconds, so the sum of `BEAT_SECONDS` and
+`SILENT_SECONDS` is smaller.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Heartbeat:
         No heartbeat is written afterwards.
 
         Args:
-            goodbye: Whether the driver ends because it was asked to. The time is then stored as its
-                goodbye, unless the database does not respond or the lease was taken over.
+            goodbye: Whether this is a clean shutdown of the driver. If so, its time is stored,
+                unless the database does not respond or the lease was taken over.
         """
         self._stopping.set()
         self._thread.join()
@@ -113,14 +113,14 @@ def last_heartbeat_ms(database: Database) -> int | None:
 
 
 def last_goodbye_ms(database: Database) -> int | None:
-    """Return the time at which the last driver ended in an orderly way.
+    """Return the time of the last clean shutdown of a driver.
 
     Args:
         database: The ledger (the ETL's state database).
 
     Returns:
-        Unix milliseconds by the driver's clock; None if a driver has started since, or if none has
-        ever ended in an orderly way.
+        Unix milliseconds by the driver's clock; None if a driver has started since, or if no driver
+        has ever shut down cleanly.
     """
     goodbye_ms, seen_ms = _read(database, _GOODBYE), _read(database, _SEEN)
     return goodbye_ms if goodbye_ms is not None and goodbye_ms >= (seen_ms or 0) else None
@@ -132,9 +132,9 @@ def _read(database: Database, key: str) -> int | None:
 
 
 def describe_missing_driver(heartbeat_ms: int | None, now_ms: int) -> str | None:
-    """Describe for the operator that no driver is running.
+    """Return a message for the operator if no driver is running.
 
-    A driver is assumed not to run if its last heartbeat is more than 20 seconds old.
+    A driver is considered stopped if its last heartbeat is more than 20 seconds old.
 
     Args:
         heartbeat_ms: Time of the last heartbeat, Unix milliseconds; None if there was none.

@@ -26,7 +26,7 @@ _TABLE = tables.gaps
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeCheck:
-    """The result of the last successful check that a partition at an edge site lost no records.
+    """The last successful check of a partition at an edge site for lost records.
 
     The check compares the edge log with the mirror's position, to find records that were deleted
     before they were copied.
@@ -35,7 +35,7 @@ class EdgeCheck:
         topic: Topic name on the edge cluster.
         partition: Partition number.
         topic_id: Kafka topic id on the edge cluster.
-        mirror_next: Next edge offset that the mirror was going to copy.
+        mirror_next: Edge offset that the mirror was going to copy next.
         checked_at_ms: Time of the check, Unix milliseconds.
     """
 
@@ -65,8 +65,8 @@ def read_last_checks(database: Database) -> dict[Partition, EdgeCheck]:
 def record_checks(database: Database, lease: Lease, passed: Collection[EdgeCheck]) -> None:
     """Store successful checks for lost records, in a new transaction.
 
-    Each check replaces the previous one of its partition. Do not store failed checks: a partition
-    whose check failed must keep its last successful one, so that the next check fails again.
+    Each check replaces the previous one of its partition. Do not store failed checks. A partition
+    whose check fails must keep its last successful check, so that the next check fails again.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -128,7 +128,8 @@ class OffsetGap:
             open.
         what: Readable text with topic, partition, offsets and cause.
         reason: Reason for the acceptance.
-        type: The only event type that the gap concerns; None if it concerns all types of the topic.
+        type: Name of the event type that the gap concerns; None if it concerns all types of the
+            topic.
         lost_end: Whether the log lost its end, so that new records may have the same offsets. None
             in gaps of version 0.3.0, which state it in `what`; use `has_lost_end` instead.
     """
@@ -196,10 +197,11 @@ def open_gaps(database: Database) -> list[OffsetGap]:
 
 
 def accepted_gaps(database: Database) -> list[OffsetGap]:
-    """Return the stored offset gaps that operators have accepted; they no longer keep hours open.
+    """Return the stored offset gaps that operators have accepted.
 
     An offset gap is a range of Kafka offsets whose records are missing. An operator accepts a gap
-    with an override, which closes a bucket although data is missing.
+    with an override, which closes a bucket although data is missing. Accepted gaps no longer keep
+    hours open.
 
     Args:
         database: The ledger (the ETL's state database).

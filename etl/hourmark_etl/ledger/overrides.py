@@ -198,7 +198,7 @@ class Blocker:
         phase: The step of closing that the bucket waits for, such as `reports` (of log sources) or
             `proof`.
         what: Readable causes, each a separate text.
-        since_ms: Time since when the bucket is blocked in this phase, Unix milliseconds.
+        since_ms: Time since which the bucket has been blocked in this phase, Unix milliseconds.
     """
 
     event_type: str
@@ -211,16 +211,16 @@ class Blocker:
 def blockers(
     database: Database, bucket_seconds: int, types: Collection[str] | None = None
 ) -> dict[str, Blocker]:
-    """Return why the next hourly buckets of event types are not closed yet.
+    """Return the reason why each event type's next hourly bucket is not closed yet.
 
     Args:
         database: The ledger (the ETL's state database).
         bucket_seconds: Length of a bucket in seconds.
-        types: Names of the only event types to read, by primary key; None reads all.
+        types: Names of the event types to read; None reads all.
 
     Returns:
-        One blocker by event type. Types that are not blocked, and types whose row cannot be
-        decoded, are omitted.
+        Blockers by event type. Types that are not blocked, and types whose row cannot be decoded,
+        are omitted.
     """
     names = None if types is None else sorted(set(types))
     with database.reading() as connection:

@@ -1,8 +1,8 @@
-"""Central partitions that cannot be read: from which offset, for which reason, and the next retry.
+"""Central partitions that cannot be read: the failed offset, the reason, and the next retry.
 
-Each such partition has one row, and only its event type waits. The partition is left out of batches
-until its next retry, after growing pauses. The row is deleted once the partition is staged beyond
-the offset.
+Each such partition has one row, and only its event type waits. The partition is omitted from
+batches until its next retry, with increasing delays. The row is deleted once the partition is
+staged beyond the offset.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def read_errors(database: Database) -> dict[Partition, ReadError]:
         database: The ledger (the ETL's state database).
 
     Returns:
-        At most one error by topic-partition; empty if every partition can be read.
+        Errors by topic-partition; empty if every partition can be read.
     """
     found = (from_columns(ReadError, row) for row in database.fetch(select(_TABLE)).mappings())
     return {error.topic_partition: error for error in found}

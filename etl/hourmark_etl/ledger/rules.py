@@ -21,8 +21,8 @@ from hourmark_etl.ledger.schemas import known_schemas, put_schemas
 class LedgerRules:
     """Reads and writes the rules revisions in a ledger.
 
-    A rules revision declares all event types, sources and schemas at one time. All methods raise
-    `Unavailable` if the database does not respond.
+    A rules revision is one version of the complete declarations of event types, sources and
+    schemas. All methods raise `Unavailable` if the database does not respond.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -34,8 +34,8 @@ class LedgerRules:
     def book(self) -> RulesBook:
         """Return all rules revisions in the ledger.
 
-        A rules revision declares all event types, sources and schemas at one time. The ledger is
-        the state database of the ETL.
+        A rules revision is one version of the complete declarations of event types, sources and
+        schemas. The ledger is the state database of the ETL.
 
         Returns:
             The revisions; none if the ledger has no rules yet.
@@ -64,10 +64,11 @@ class LedgerRules:
     def adopt(self, topic_rules: RulesBook, first_hour: Hour) -> int:
         """Add the rules revisions that exist in the Kafka topic of rules but not in the ledger.
 
-        A rules revision declares all event types, sources and schemas at one time. Call this method
-        after an older copy of the ledger was restored, because the copy lacks later revisions.
-        Hours then wait again for every source of an added revision. If the ledger had no rules at
-        all, no event types are created; call `put` to create the declared types.
+        A rules revision is one version of the complete declarations of event types, sources and
+        schemas. Call this method after an older copy of the ledger was restored, because the copy
+        lacks later revisions. Hours then wait again for every source of an added revision. If the
+        ledger had no rules at all, no event types are created; call `put` to create the declared
+        types.
 
         Args:
             topic_rules: All revisions in the Kafka topic of rules.
@@ -101,8 +102,9 @@ class LedgerRules:
     ) -> list[str]:
         """Make a rules revision current, and create the rows of new event types and schemas.
 
-        A rules revision declares all event types, sources and schemas at one time. All changes are
-        made in one transaction. A repeated call with the same revision has no effect.
+        A rules revision is one version of the complete declarations of event types, sources and
+        schemas. All changes are made in one transaction. A repeated call with the same revision has
+        no effect.
 
         Args:
             rules: The new revision.
@@ -117,7 +119,7 @@ class LedgerRules:
         Raises:
             UsageError: Another revision has become current in the meantime; nothing was changed.
                 The message describes the difference.
-            Finding: The ledger has another event type or schema for a schema id.
+            Finding: The ledger has a different event type or schema for a schema id.
         """
         with self._database.transaction() as connection:
             book = _book(connection)
@@ -141,11 +143,12 @@ class LedgerRules:
 def merge_rules(connection: Connection, new_rules: RulesBook) -> None:
     """Add the rules revisions and schemas that the ledger does not have yet.
 
-    A rules revision declares all event types, sources and schemas at one time.
+    A rules revision is one version of the complete declarations of event types, sources and
+    schemas.
 
     Args:
         connection: The caller's transaction.
-        new_rules: Revisions to add; those that the ledger has are skipped.
+        new_rules: Revisions to add. Those that are already in the ledger are skipped.
 
     Raises:
         Finding: A schema id has two different event types or schemas.

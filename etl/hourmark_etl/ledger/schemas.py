@@ -44,8 +44,8 @@ def read_schemas_by_id(
         ids: Schema ids to look up.
 
     Returns:
-        By schema id: its event type and schema, or the error of its damaged ledger row, which is
-        not raised. Unknown ids are omitted.
+        A mapping from schema id to event type and schema, or to the error of the damaged ledger
+        row. The errors are not raised. Unknown ids are omitted.
     """
     query = select(tables.schemas).where(tables.schemas.c.schema_id.in_(sorted(ids)))
     return {row["schema_id"]: _checked_row(row) for row in database.fetch(query).mappings()}
@@ -86,7 +86,7 @@ def load_schema_checks(database: Database, checks: dict[int, SchemaCheck]) -> No
 def find_schema_error(
     event_type: str, schema_id: int, known: KnownSchema | DamagedRow | None
 ) -> Finding | None:
-    """Return why events of a type cannot be written under a schema id.
+    """Check whether events of a type can be written with a schema id.
 
     The ledger is the state database of the ETL.
 
@@ -124,7 +124,8 @@ def put_schemas(connection: Connection, schemas: Iterable[tuple[int, KnownSchema
         schemas: Pairs of a schema id and its event type and schema.
 
     Raises:
-        ValueError: The ledger has another event type or schema for an id; the message names the id.
+        ValueError: The ledger has a different event type or schema for an id. The message names the
+            id.
         DamagedRow: The digest of a stored row does not match its content.
     """
     known = _checked(connection.execute(select(tables.schemas)))

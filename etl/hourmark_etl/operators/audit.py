@@ -70,7 +70,7 @@ class ReconciliationSummary:
     staged event was read from Kafka, and a closed event is in a closed hourly bucket.
 
     Attributes:
-        event_type: The only event type that was compared; None if all types were compared.
+        event_type: Name of the event type that was compared; None if all types were compared.
         first_hour: First hour of the comparison, as text.
         last_hour: Last hour of the comparison, as text; None if there was no limit.
         type_count: Number of event types compared.
@@ -184,19 +184,19 @@ def audit(
     The exit code is 1 if the counts do not add up.
 
     \b
-    promised            events that audit records promise (a retried range may count once per retry)
+    promised            events counted in audit records (a retried range may count once per retry)
     staged              staged rows = closed + open + duplicates removed
     closed              events in closed buckets; `late` of them in the buckets of later hours
     open                staged rows that are in no closed bucket yet
     duplicates removed  rows dropped because a bucket already has their event id
-    unaudited           events in closed buckets that no audit record had promised
+    unaudited           events that had no audit record when their bucket was closed
     waived              minimum number of events that a bucket was closed without (timed_out, forced)
     on its way          minimum number of promised events that are not staged yet
     set aside           records that cannot be in a bucket (`hourmark etl set-aside ls`)
 
-    Prints one line per type, or with TYPE one line per hour. Each difference is printed with the
-    pipeline stage, and with hosts and byte ranges if they are known. If no hour in the time span is
-    closed, there is nothing to compare, and the exit code is 0.
+    Prints one line per type, or one line per hour if TYPE is given. Each difference is printed with
+    the pipeline stage, and with hosts and byte ranges if they are known. If no hour in the time
+    span is closed, there is nothing to compare, and the exit code is 0.
 
     \b
     Examples:

@@ -1,9 +1,9 @@
 """`hourmark bucket`: lists, shows, verifies and prints buckets, and explains why an hour waits.
 
 `show`, `verify` and `cat` need storage only, so they work while Kafka, the ledger and the ETL are
-down. `ls` reads the ledger, or the markers on storage if the ledger is down; likewise `why`. `wait`
+down. `ls` and `why` read the ledger, or the markers on storage if the ledger is down. `wait`
 (bucket_wait.py) and `force` (override.py) need the ledger. Results go to stdout. The exit code is 1
-if there are findings; `why`, `show` and `wait` have further ones (bucket_exits.py).
+if there are findings; `why`, `show` and `wait` have further exit codes (bucket_exits.py).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _LIST_MAX: Final = 20  # lines of a kind that `show` prints
 
 @click.group()
 def bucket() -> None:
-    """List, show, verify and print hourly buckets; explain, await or force the closing of one.
+    """List, show, verify and print hourly buckets, or explain, await and force their closing.
 
     HOUR is in UTC: 2026-11-21T05, or 2026-11-21T05:07 if a bucket is shorter than an hour.
 
@@ -132,11 +132,11 @@ def ls(
     as_json: bool,
     config: Config,
 ) -> None:
-    """List closed buckets, and the next hour of each type to close with what it waits for.
+    """List closed buckets and, for each type, the next hour to close and what it waits for.
 
-    All conditions must be met. The state of an open hour is shown as its grade: open, frozen (being
-    proved) or sealed (being written). `--state open` reads one ledger row per type, so it is fast
-    however many buckets are closed.
+    If several conditions are given, all of them must be met. The state of an open hour is shown as
+    its grade: open, frozen (being proved) or sealed (being written). `--state open` reads one
+    ledger row per type, so it is fast regardless of the number of closed buckets.
 
     Buckets are listed from the ledger. While it cannot be read, closed buckets are listed from
     their markers on storage, one file each; `hourmark bucket verify` compares buckets with their
@@ -179,8 +179,8 @@ def ls(
 def show(event_type: str, hour: str, show_all: bool, as_json: bool, config: Config) -> None:
     """Show the manifest of a bucket: grade, evidence, files, late events and offsets.
 
-    Of files, byte ranges, hosts, late hours and offsets the first 20 each are printed, with the
-    number of the others; --all prints all. With --json the manifest is always complete.
+    Lists of files, byte ranges, hosts, late hours and offsets end after 20 entries, with the number
+    of omitted entries; --all prints all of them. With --json, the manifest is always complete.
 
     \b
     Examples:
@@ -208,7 +208,7 @@ def show(event_type: str, hour: str, show_all: bool, as_json: bool, config: Conf
 def why(event_type: str, hour: str, as_json: bool, config: Config) -> None:
     """Explain why a bucket is not closed, or how it was closed.
 
-    Each reason states what the bucket waits for, since when, and the next step.
+    Each reason states what the bucket waits for, how long it has waited, and the next step.
 
     \b
     Examples:
@@ -241,7 +241,7 @@ def why(event_type: str, hour: str, as_json: bool, config: Config) -> None:
 @json_option
 @config_option
 def verify(event_type: str | None, hour: str | None, as_json: bool, config: Config) -> None:
-    """Read closed buckets completely and report every difference from their manifests.
+    """Read closed buckets completely, and report all differences from their manifests.
 
     The exit code is 1 if there are findings. The following is checked:
 
@@ -302,8 +302,9 @@ def verify(event_type: str | None, hour: str | None, as_json: bool, config: Conf
 def cat(event_type: str, hour: str, limit: int | None, as_json: bool, config: Config) -> None:
     """Print the events of a bucket, one per line.
 
-    A line has the time, host, source:position and the fields of the event type. With --json, it is
-    the complete event as a JSON object; bytes that are not UTF-8 become {"base64": "…"}.
+    Each line contains the time, host, source:position and the fields of the event type. With
+    --json, each line is the complete event as a JSON object, in which bytes that are not UTF-8
+    become {"base64": "…"}.
 
     \b
     Examples:

@@ -56,8 +56,8 @@ class MissingMarker(NotClosed):
     The ledger is the state database of the ETL.
 
     Attributes:
-        exit_code: State of the bucket: `OPEN`, `NO_BUCKET`, or `ERROR` if the ledger has the bucket
-            as closed.
+        exit_code: State of the bucket: `OPEN`, `NO_BUCKET`, or `ERROR` if the bucket is closed
+            according to the ledger.
     """
 
     def __init__(self, message: str, exit_code: BucketExit) -> None:
@@ -87,8 +87,8 @@ def exit_of_explanation(explanation: Explanation) -> BucketExit:
         explanation: Explanation from `explain_hour` or `explain_closed_hour`.
 
     Returns:
-        The code; `ERROR` for a damaged ledger row, and for an hour that the ledger has passed
-        without a bucket.
+        The code. It is `ERROR` if the ledger (the ETL's state database) is damaged, or lacks the
+        bucket of a closed hour.
     """
     if explanation.grade is not None:
         return exit_of_grade(Grade(explanation.grade))

@@ -1,9 +1,9 @@
 """Rows and summaries of `hourmark bucket ls`, read from the ledger or from markers on storage.
 
-The ledger is asked first. Each condition is part of the query: open hours cost one row per selected
-type, whatever the number of closed buckets, and closed buckets are read by type and time span
-through the primary key. While the ledger cannot be read, closed buckets are listed from their
-markers on storage, one file each.
+The ledger is read first. Each condition is part of the query. Open hours cost one row per selected
+type, regardless of the number of closed buckets. Closed buckets are read by type and time span,
+with the primary key. While the ledger cannot be read, closed buckets are listed from their markers
+on storage, one file each.
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ _Result = TypeVar("_Result")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BucketSelection:
-    """The buckets that a listing includes; every condition must be met.
+    """The buckets that a listing includes.
+
+    A bucket must meet all conditions.
 
     Attributes:
         patterns: Shell patterns of event types, such as `page-*`; empty includes all types.
@@ -105,7 +107,7 @@ class BucketSelection:
         """Return whether an hour is in the time span of this selection.
 
         Args:
-            hour: The hour; its length is that of `first` and `last`.
+            hour: The hour. It must have the same length as `first` and `last`.
         """
         return (self.first is None or self.first <= hour) and (
             self.last is None or hour <= self.last
@@ -116,7 +118,7 @@ class BucketSelection:
 
         Args:
             names: All names.
-            where: Where the names are from, for the error.
+            where: Origin of the names, for the error message.
 
         Returns:
             Matching names in the given order; all names if there is no pattern.
@@ -192,8 +194,8 @@ def list_buckets(config: Config, selection: BucketSelection, now_ms: int) -> lis
 def summarize_buckets(config: Config, selection: BucketSelection, now_ms: int) -> list[Row]:
     """Return one table row per event type, with totals of its closed buckets and its next hour.
 
-    The ledger is the state database of the ETL. The selected buckets are read one after the other,
-    so memory use depends on the types alone.
+    The ledger is the state database of the ETL. Buckets are streamed, so memory use depends only on
+    the number of types.
 
     Args:
         config: Configuration with the ledger and the storage root.

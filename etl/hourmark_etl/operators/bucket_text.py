@@ -61,7 +61,7 @@ def format_manifest(
         hour: Hour of the bucket.
         manifest: Manifest of the bucket, which is the parsed content of its `_SUCCESS` file.
         list_max: Maximum number of lines for each list, such as files or byte ranges. A longer list
-            ends with the number of lines that were left out. None sets no limit.
+            ends with the number of omitted lines. None sets no limit.
 
     Returns:
         Text of several lines: a headline with type, hour, grade and number of events, then one line

@@ -1,10 +1,10 @@
 """`hourmark bucket wait`: blocks until a bucket is closed, or until a timeout.
 
-A poll reads at most four ledger rows by key, whatever the number of types and buckets, and a second
-passes between two polls. What is awaited is printed to stderr at least every 15 seconds. While the
-ledger does not exist or does not respond, the command keeps polling: a script may start it before
-`hourmark types apply` created the ledger, and servers restart. A bucket that will never exist ends
-the wait at once.
+A poll reads at most four ledger rows by key, regardless of the number of types and buckets. The
+interval between polls is one second. What the bucket waits for is printed to stderr at least every
+15 seconds. While the ledger does not exist or does not respond, the command keeps polling: a script
+may start it before `hourmark types apply` has created the ledger, and servers restart. If the
+bucket will never exist, the command ends immediately.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _WAITS_MAX: Final = 500  # characters of a report
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BucketPoll:
-    """The state of a bucket as one poll found it.
+    """The state of a bucket at the time of one poll.
 
     The ledger is the state database of the ETL.
 
@@ -76,7 +76,7 @@ class BucketPoll:
 class BucketPoller:
     """Reads the state of one bucket repeatedly, through one connection to the ledger.
 
-    If the ledger (the ETL's state database) does not respond, the next poll opens it again.
+    If the ledger (the ETL's state database) does not respond, the next poll reconnects to it.
     """
 
     def __init__(self, config: Config, event_type: str, hour: Hour) -> None:
@@ -97,7 +97,7 @@ class BucketPoller:
             self._database = None
 
     def poll(self, now_ms: int) -> BucketPoll:
-        """Return the present state of the bucket.
+        """Return the current state of the bucket.
 
         Args:
             now_ms: Current time, Unix milliseconds.
@@ -195,8 +195,8 @@ def wait_for_bucket(
         poll: Returns the state of the bucket at a time in Unix milliseconds.
         clock: Clock of the timeout and of the pauses.
         timeout_s: Time limit in seconds; with 0 the bucket is polled once.
-        report: Called with the state and the elapsed seconds: at the first poll that finds no final
-            state, and then every 5 seconds, or after the next poll if that takes longer.
+        report: Function that is called with the state and the elapsed seconds while the state is
+            not final: after the first poll, and then about every 5 seconds.
 
     Returns:
         The last state; `is_final` is False after a timeout.
@@ -230,13 +230,13 @@ def wait_for_bucket(
 @json_option
 @config_option
 def wait(event_type: str, hour: str, timeout_s: float, as_json: bool, config: Config) -> None:
-    """Wait until a bucket is closed, and report its grade with the exit code.
+    """Wait until a bucket is closed. The exit code shows its grade; see the table below.
 
-    What the bucket waits for is printed to stderr at least every 15 seconds. The output on stdout
-    is that of `hourmark bucket why`; with --json it is the bucket's row as in `hourmark bucket ls
-    --json`. A bucket that is still open at the timeout ends the command with the exit code 3. While
-    there is no ledger, or it does not respond, the command keeps waiting; if that is still so at
-    the timeout, it fails with the exit code 1.
+    At least every 15 seconds, the command prints to stderr what the bucket waits for. The output on
+    stdout is that of `hourmark bucket why`; with --json, it is the bucket's row as in `hourmark
+    bucket ls --json`. If the bucket is still open at the timeout, the exit code is 3. The command
+    also waits while there is no ledger, or the ledger does not respond. If this is still the case
+    at the timeout, the exit code is 1.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`hourmark canary check`: how far each site's last canary event has come.
+"""`hourmark canary check`: shows which pipeline steps each site's canary events have passed.
 
 The answer comes from the site's Kafka clusters and the ledger.
 """
@@ -41,7 +41,7 @@ LastPassedMs = dict[CanaryStep, int | None]
 
 
 class CanaryMonitor:
-    """Monitor of how far the canary events of each site have advanced through the pipeline.
+    """Monitor for the progress of each site's canary events through the pipeline.
 
     A canary is a test event that each site (edge cluster) sends once a minute. The monitor reads
     the Kafka clusters and the ledger, which is the state database of the ETL.
@@ -168,11 +168,11 @@ def _newest_ms(cluster: Cluster, topic: str) -> int | None:
 def check(
     config: Config, every_s: float | None, metrics_port: int, metrics_host: str, as_json: bool
 ) -> None:
-    """Show for each pipeline step when the last canary event passed it.
+    """Show when the last canary event passed each pipeline step.
 
-    The exit code is 1 if a site has an alarm. A step is late after two minutes, the closed bucket
-    after its length plus two minutes; the first late step of a site raises an alarm. With --every,
-    the begin and the end of an alarm are logged.
+    The exit code is 1 if a site has an alarm. A step is late after two minutes, and the closed
+    bucket after its length plus two minutes. The first late step of a site raises an alarm. With
+    --every, the start and the end of each alarm are logged.
     """
     clock = SystemClock()
     with contextlib.closing(open_existing_ledger(config)) as database:

@@ -1,6 +1,7 @@
 """Dead letters for operators: filtering, counting by group, and formatting. Pure.
 
-A dead letter is an input line that could not become an event, with its raw bytes and the reason.
+A dead letter is an input line that could not be converted to an event. It contains the raw bytes
+and the reason.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class DeadLetterFilter(NamedTuple):
 
     Attributes:
         reasons: Accepted reasons, for example `bad_json`.
-        types: Accepted event types that the line claimed to have.
+        types: Accepted event types, as claimed by the lines.
         sources: Accepted names of log sources or API clients, as declared in the configuration.
         hosts: Accepted host names.
         since_ms: Start of the accepted time of observation, Unix milliseconds, inclusive.

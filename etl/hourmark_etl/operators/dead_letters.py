@@ -41,11 +41,11 @@ _Command = Callable[..., Any]
 
 @click.group(name="dead-letters")
 def dead_letters() -> None:
-    """Count or show lines that could not become events.
+    """Count or show dead letters: input lines that could not be converted to events.
 
-    They are read from the end of the edge topic, or with `--from buckets` from closed buckets. Times
-    are those at which a line was observed, in UTC. In the topic, the lines of a byte range that was
-    sent again may occur again.
+    They are read from the end of the edge topic, or from closed buckets with `--from buckets`. All
+    times are in UTC and state when a line was observed. If a byte range was sent more than once,
+    its lines may be repeated in the topic.
 
     \b
     Examples:
@@ -111,7 +111,7 @@ def _options(command: _Command) -> _Command:
 @json_option
 @config_option
 def ls(config: Config, by: tuple[str, ...], as_json: bool, **options: Any) -> None:
-    """Count dead letters: by reason, type, source, host or hour.
+    """Count dead letters by reason, type, source, host or hour.
 
     \b
     Examples:
@@ -156,7 +156,7 @@ def ls(config: Config, by: tuple[str, ...], as_json: bool, **options: Any) -> No
 @json_option
 @config_option
 def show(config: Config, limit: int, as_json: bool, **options: Any) -> None:
-    """Show single dead letters, the newest last: the reason, the line, and its position in the file.
+    """Show individual dead letters, newest last: the reason, the line, and its file position.
 
     A line is cut after 300 characters, and bytes that are not printable are shown as \\x... With
     --json, each dead letter is complete and on a line of its own.

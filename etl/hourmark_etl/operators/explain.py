@@ -108,7 +108,7 @@ class HourFacts:
         event_type: Event type to explain.
         hour: Hour to explain.
         now_ms: Current time, Unix milliseconds.
-        deadline_seconds: Number of seconds after the end of an hour at which it closes even if
+        deadline_seconds: Number of seconds after the end of an hour at which it is closed even if
             sources are missing.
         frontier: The oldest open hour of the type; None if the ledger does not have the type.
         known_types: All event types in the ledger.

@@ -69,7 +69,7 @@ def read_manifests(
 def read_hour_facts(
     database: Database, config: Config, event_type: str, hour: Hour, now_ms: int
 ) -> HourFacts:
-    """Read from the ledger everything that explains the state of one hourly bucket.
+    """Read everything from the ledger that explains the state of one hourly bucket.
 
     Args:
         database: The ledger (the ETL's state database).

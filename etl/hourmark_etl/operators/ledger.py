@@ -40,7 +40,7 @@ def ledger() -> None:
 @json_option
 @config_option
 def check(as_json: bool, config: Config) -> None:
-    """Compare the ledger with itself, with storage and with the topics.
+    """Check the consistency of the ledger with itself, with storage and with the topics.
 
     Nothing is changed, and the driver may be running. The exit code is 1 if there are findings. The
     following is checked:
@@ -48,7 +48,7 @@ def check(as_json: bool, config: Config) -> None:
     \b
     - the closed hours of each type are contiguous, up to its oldest open hour
     - the bucket of each closed hour has a marker with the same content as the ledger
-    - storage has no marker that is missing in the ledger, as with an old copy of the ledger
+    - every marker on storage is also in the ledger; if not, the ledger may be an old copy
     - groups of staged rows add up to their files and are assigned to possible buckets
     - staged files exist
     - offsets are within their topics
@@ -89,13 +89,13 @@ def check(as_json: bool, config: Config) -> None:
 @json_option
 @config_option
 def rebuild(into: str, as_json: bool, config: Config) -> None:
-    """Rebuild a lost ledger from markers, staged files and topics into an empty database.
+    """Rebuild a lost ledger in an empty database from markers, staged files and topics.
 
-    Stop the driver first. A ledger that only a driver's start or `types apply` created counts as
-    empty; one with other contents is never overwritten. The rebuilt ledger has the UUID and the open
-    hours of the lost one. Staging resumes at the first offsets that open hours need; rows that Kafka
-    no longer has are taken from staged files. Overrides and waivers are not rebuilt. Afterwards set
-    etl.ledger to the new URL and start the driver.
+    Stop the driver first. A ledger counts as empty if it was created by the start of a driver or by
+    `types apply`, and has no other contents. Any other ledger is never overwritten. The rebuilt
+    ledger has the UUID and the open hours of the lost one. Staging resumes at the first offsets
+    that open hours need; rows that Kafka no longer has are taken from staged files. Overrides and
+    waivers are not rebuilt. Afterwards, set etl.ledger to the new URL and start the driver.
 
     \b
     Example:
@@ -154,7 +154,7 @@ def upgrade(config: Config) -> None:
 def downgrade(to: str, restore: str | None, config: Config) -> None:
     """Copy the ledger, then migrate it down to the schema of an older version.
 
-    Stop the driver first; one that is still running ends at its next step. Closed buckets stay
+    Stop the driver first. A driver that is still running ends at its next step. Closed buckets stay
     closed. If the older version could not continue with the ledger, nothing is changed, and all
     reasons are printed (`hourmark rollback check` prints them too).
 

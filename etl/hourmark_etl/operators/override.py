@@ -1,4 +1,4 @@
-"""`hourmark bucket force`: orders that a bucket closes although data is missing.
+"""`hourmark bucket force`: orders that a bucket is closed although data is missing.
 
 The order is a row of the ledger, so it can be given while Kafka, storage and the driver are down.
 """
@@ -57,16 +57,16 @@ def force(
     as_json: bool,
     config: Config,
 ) -> None:
-    """Order a bucket to be closed with the grade `forced`, without the events that are missing.
+    """Force the next bucket of a type to be closed although events are missing (grade `forced`).
 
     HOUR must be the next hour of the type to close. The manifest of the bucket states what is
-    missing: sources that have not caught up, events that audit records promise, and records that
-    the mirror did not copy. Events that arrive later become late events of later buckets. Nothing
-    is deleted, and a closed bucket is never changed.
+    missing: sources that have not caught up, events that audit records count, and records that the
+    mirror did not copy. Events that arrive later become late events of later buckets. Nothing is
+    deleted, and a closed bucket is never changed.
 
-    The running driver (`hourmark etl run`) carries the order out at its next poll. If the hour is
-    already sealed (its content is fixed), the order only gives up lost staged files and rows that
-    cannot be written.
+    The command stores an order, which the running driver (`hourmark etl run`) executes at its next
+    poll. If the hour is already sealed (its content is fixed), the order only permits closing it
+    without lost staged files and rows that cannot be written.
 
     Lost audit records or host reports concern every type. Use `--all-types` instead of
     TYPE and HOUR to close the next hour of each type.

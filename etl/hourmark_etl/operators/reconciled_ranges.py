@@ -1,4 +1,4 @@
-"""Finds the byte ranges of an hour whose promises are not kept.
+"""Finds the byte ranges of an hour whose staged events differ from their audit records.
 
 The comparison is the same as in the proof: promises in audit files against distinct ids in staged
 event files. It is read-only. An hour is read in units, so a large hour takes more time but no more
@@ -36,11 +36,11 @@ def unmet_ranges(
     staged_rows: int,
     unit_bytes_max: int,
 ) -> tuple[str, ...] | None:
-    """List the byte ranges of log files whose staged events differ from the promised number.
+    """List the byte ranges of log files whose staged events differ from their audit records.
 
-    When a byte range of a log file is acknowledged, its audit record promises a number of events
-    for each type and hour. The function compares this number with the distinct event ids in staged
-    files, which contain the events read from Kafka.
+    The audit record of an acknowledged byte range states ("promises") a number of events for each
+    type and hour. The function compares this number with the distinct event ids in staged files,
+    which contain the events read from Kafka.
 
     Args:
         storage: Storage with the staged files.

@@ -27,7 +27,7 @@ class ReconciliationWindow:
     """Event types and hours that a comparison of event counts covers.
 
     Attributes:
-        event_type: The only event type; None means all.
+        event_type: Name of the event type; None means all types.
         from_s: Start of the first hour, Unix seconds.
         to_s: Start of the last hour, Unix seconds, inclusive.
     """
@@ -214,7 +214,7 @@ def oldest_bucket_s(database: Database, event_type: str | None) -> int | None:
 
     Args:
         database: Ledger, which is the state database of the ETL.
-        event_type: The only event type to consider; None considers all.
+        event_type: Name of the event type to consider; None considers all types.
 
     Returns:
         Unix seconds at the start of the hour; None if no bucket is closed.
@@ -230,7 +230,7 @@ def known_origin_hours(type_facts: TypeFacts, window: ReconciliationWindow) -> s
     """Return the hours of a window for which the ledger has any counts.
 
     The ledger is the ETL's state database. Events are counted in the origin hour, which is the hour
-    of the event's own time. An hour is therefore included even if its events are only in a later
+    of the event timestamp. An hour is therefore included even if its events are only in a later
     bucket.
 
     Args:

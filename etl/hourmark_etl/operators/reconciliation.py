@@ -1,9 +1,9 @@
 """Reconciliation: per type and origin hour, compares what was promised with what was stored. Pure.
 
-The origin hour of an event is the hour of its own time. Its rows are staged, and a freeze lists
-each row for one bucket: the bucket of its origin hour, or a later one as a late event. A bucket
-contains its listed rows except removed duplicates. So for each bucket, and summed for each origin
-hour,
+The origin hour of an event is the hour of its timestamp. The rows of events are staged, and a
+freeze assigns each row to one bucket: the bucket of its origin hour or, for a late event, a later
+one. A bucket contains its assigned rows except removed duplicates. So for each bucket, and summed
+for each origin hour,
 
     staged = closed + open + duplicates removed
 
@@ -90,15 +90,15 @@ class BucketCounts:
         grade: Grade of the bucket: whether the events were proved to be complete.
         events: Number of events.
         file_records: Sum of the record counts of the bucket's files.
-        late: Number of late events, by the hour of their own time in Unix seconds. A late event
+        late: Number of late events, by the hour of their timestamps in Unix seconds. A late event
             belongs to an earlier hour than the bucket.
         duplicates_removed: Number of duplicate rows that were dropped.
-        promised: Number of events, of all hours, that the audit records promise against which this
-            bucket was compared. An audit record promises the events of one byte range of a log
-            file. A byte range that was retried may count once per retry.
+        promised: Number of events, of all hours, in the audit records with which this bucket was
+            compared. An audit record states ("promises") the number of events of one byte range of
+            a log file. A byte range that was retried may count once per retry.
         unaudited: Number of events that no audit record promises.
         entries: Numbers of staged rows and of closed, promised and unaudited events, by the hour of
-            the events' own time in Unix seconds.
+            the event timestamps in Unix seconds.
         set_aside: Number of records counted by this bucket that could not be stored in any bucket.
         left_out: Number of staged rows that could not be written to the bucket.
     """
@@ -116,7 +116,7 @@ class BucketCounts:
     left_out: int = 0
 
     def events_of_hour(self, origin_s: int) -> int:
-        """Return the number of events in the bucket whose own time is in the given hour.
+        """Return the number of events in the bucket whose timestamps are in the given hour.
 
         Args:
             origin_s: Unix seconds at the start of the hour. It is the bucket's own hour, or the
@@ -134,14 +134,14 @@ class BucketCounts:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PromisedCounts:
-    """Number of events that audit records promise for one hour of event time.
+    """Number of events that audit records count for one hour of event time.
 
     An audit record confirms the delivery of a byte range of a log file and states the number of its
     events. A range that was retried may be counted once per retry.
 
     Attributes:
         settled: Promised events whose audit records were compared with a closed bucket.
-        unsettled: Promised events whose audit records were not compared with any closed bucket yet.
+        unsettled: Promised events whose audit records have not been compared with a closed bucket.
     """
 
     settled: int
@@ -153,7 +153,7 @@ class TypeFacts:
     """Input of a reconciliation: all counts about one event type from the ledger.
 
     The ledger is the state database of the ETL. Hours are in Unix seconds at their starts. The
-    origin hour is the hour of an event's own time. A staged row is an event that was read from
+    origin hour is the hour of an event's timestamp. A staged row is an event that was read from
     Kafka. A promised event is one that the audit record of an acknowledged byte range counts.
 
     Attributes:
@@ -187,15 +187,15 @@ class TypeFacts:
 class HourAccount:
     """Numbers of promised, staged and closed events of one event type and hour.
 
-    The hour is that of the events' own time. All counts are numbers of events unless stated
-    otherwise.
+    Events are counted in the hour of their timestamps. All counts are numbers of events unless
+    stated otherwise.
 
     Attributes:
         event_type: The event type.
         hour: Hour as text.
         state: "open", or the grade of the hour's bucket: `proved` (complete), `timed_out` or
             `forced`.
-        promised: Events that audit records promise.
+        promised: Events that audit records count.
         staged: Rows that were read from Kafka into staged files, including duplicates.
         closed: Events in closed buckets.
         late: Events among `closed` that are in the bucket of a later hour.
@@ -250,7 +250,7 @@ def reconcile_type(type_facts: TypeFacts, origins_s: Collection[int]) -> TypeRec
     Args:
         type_facts: All counts about the event type.
         origins_s: Hours whose counts are returned, as Unix seconds at their starts. Events are
-            counted in the hour of their own time.
+            counted in the hour of their timestamps.
 
     Returns:
         The counts of each hour in ascending order, and all differences.

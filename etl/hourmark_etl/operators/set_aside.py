@@ -23,12 +23,12 @@ _OPTIONAL_TYPE: Final = click.argument("event_type", metavar="[TYPE]", required=
 
 @click.group("set-aside")
 def set_aside() -> None:
-    """List or review records in event topics that cannot be in a bucket.
+    """List or review malformed records in event topics, which cannot be stored in a bucket.
 
-    Such a record is malformed: another program than a delivery service wrote it, or its bytes
-    changed. All other records are processed as usual, and the marker of the type's next bucket
-    counts the malformed ones. If one of them was an acknowledged event, the event is missing in its
-    bucket, which is therefore not closed as `proved`.
+    A record is malformed if a program other than a delivery service wrote it, or if its bytes have
+    changed. Malformed records are set aside and counted in the marker of the type's next bucket.
+    All other records are processed as usual. If a malformed record was an acknowledged event, the
+    event is missing in its bucket, which is therefore not closed as `proved`.
     """
 
 
@@ -38,7 +38,7 @@ def set_aside() -> None:
 @json_option
 @config_option
 def ls(event_type: str | None, is_all: bool, as_json: bool, config: Config) -> None:
-    """List the records of TYPE, or of all types, that were set aside, with the reason of each.
+    """List the malformed records of TYPE, or of all types, with the reason for each.
 
     Example:  hourmark etl set-aside ls click
     """
@@ -56,7 +56,7 @@ def ls(event_type: str | None, is_all: bool, as_json: bool, config: Config) -> N
 @click.option("--all", "is_all", is_flag=True, help="Of all types; instead of TYPE.")
 @config_option
 def review(event_type: str | None, is_all: bool, config: Config) -> None:
-    """Mark all records of TYPE that were set aside as reviewed.
+    """Mark all malformed records of TYPE as reviewed.
 
     The metric and `hourmark bucket why` no longer count them.
 

@@ -1,4 +1,4 @@
-"""`hourmark trace`: how far a line, an event or a record has come."""
+"""`hourmark trace`: shows the pipeline stage that a line, event or record has reached."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def trace(
     site: str | None,
     as_json: bool,
 ) -> None:
-    """Show how far an event has come: acknowledged, in Kafka, mirrored, staged, or in a bucket.
+    """Show which stage an event has reached: acknowledged, in Kafka, mirrored, staged, in a bucket.
 
     WHAT is one of the following:
 

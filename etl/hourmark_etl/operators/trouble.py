@@ -1,4 +1,4 @@
-"""Event types, hosts and clocks in trouble, as the ledger shows them, for `status` and `doctor`.
+"""Problems of event types, hosts and clocks, derived from the ledger, for `status` and `doctor`.
 
 `find_problems` is pure. `types_status` reads one row per event type and per reporting source, so
 the cost does not depend on the number of closed buckets. Types that wait for the same cause are one
@@ -55,7 +55,7 @@ _NO_REPORTS: Final = "no reports"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerFacts:
-    """Ledger contents from which `find_problems` derives what an operator must resolve.
+    """Ledger contents from which `find_problems` derives the problems to report to an operator.
 
     The ledger is the state database of the ETL. The driver is the process that closes hourly
     buckets.
@@ -65,8 +65,8 @@ class LedgerFacts:
         deadline_seconds: Seconds after the end of an hour after which its bucket is closed even if
             data of some log sources is missing.
         frontiers: The oldest hour of each event type whose bucket is not closed.
-        blockers: By event type, the condition that keeps its next bucket from being closed. Types
-            without a known condition are absent.
+        blockers: Maps each event type to the condition that keeps its next bucket from being
+            closed. Types without a known condition are absent.
         reporters: Latest report of each log source of each host.
         heartbeat_ms: Time of the driver's last heartbeat, Unix milliseconds; None if there is none.
         set_aside: Number of records that no bucket can contain and that no operator has reviewed.

@@ -39,20 +39,20 @@ from hourmark_etl.topics import CentralCluster
 
 
 class LedgerFault(enum.StrEnum):
-    """The kinds of inconsistency that a consistency check of the ledger can find.
+    """Types of inconsistency that a check of the ledger (the ETL's state database) can detect.
 
-    The ledger is the ETL's state database.
-
-    - `OLDER_COPY`: storage has the completeness marker of a bucket that the ledger does not know.
-    - `MARKER`: a closed bucket has no completeness marker, or another one than the ledger recorded.
-    - `CHAIN`: the closed hours of a type and its oldest open hour are not contiguous.
-    - `SEAL`: the content of an hour's bucket is fixed but the hour is not in the state `SEALED`, or
-      the hour is `SEALED` but the content is not fixed.
-    - `LISTING`: rows of a staged file are assigned to a bucket that cannot exist.
-    - `SUMS`: the row counts of a staged file's parts do not add up to the count of the file.
-    - `FILE`: a staged file that is still needed is missing, damaged or of another length.
-    - `DIGEST`: a row does not match the digest that is stored with it.
-    - `POSITION`: a stored Kafka offset is outside the topic's log.
+    - `OLDER_COPY`: Storage contains a closed bucket that the ledger does not contain.
+    - `MARKER`: A closed bucket has no marker (`_SUCCESS` file), or the marker differs from the
+      ledger.
+    - `CHAIN`: The closed hours of an event type and its oldest open hour are not contiguous.
+    - `SEAL`: An hour is in the state `SEALED` but has no seal (record of the bucket's final
+      content), or it has a seal but is in another state.
+    - `LISTING`: Rows of a staged file are assigned to a bucket that cannot exist.
+    - `SUMS`: The row counts of the groups in a staged file do not add up to the rows of the file.
+    - `FILE`: A staged file that is still needed is missing, is damaged, or has a different number
+      of rows.
+    - `DIGEST`: A row of the ledger does not match its stored digest.
+    - `POSITION`: A stored Kafka offset is outside the log of its topic.
     """
 
     OLDER_COPY = "older-copy"
@@ -68,15 +68,15 @@ class LedgerFault(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LedgerFinding:
-    """One inconsistency within the ledger, or between the ledger and storage or Kafka.
+    """An inconsistency within the ledger, or between the ledger and storage or Kafka.
 
     The ledger is the state database of the ETL.
 
     Attributes:
-        kind: Kind of the inconsistency.
-        where: The affected object: an event type, an hour of a type, a path, a table or a
+        kind: Type of the inconsistency.
+        where: The affected object: an event type, an event type and hour, a path, a table or a
             topic-partition.
-        detail: Readable description.
+        detail: Human-readable description.
     """
 
     kind: LedgerFault
@@ -90,19 +90,19 @@ class LedgerFinding:
 def check_ledger(
     database: Database, storage: Storage, bucket_seconds: int, central: CentralCluster
 ) -> list[LedgerFinding]:
-    """Check the consistency of a ledger twice, and return the inconsistencies found both times.
+    """Check a ledger for internal inconsistencies, and compare it with storage and Kafka.
 
-    A running driver may cause inconsistencies that exist only for a moment; the second run excludes
-    them.
+    A running driver may cause temporary inconsistencies. If any are found, the check is repeated,
+    and only inconsistencies that are found both times are returned.
 
     Args:
         database: The ledger (the ETL's state database).
-        storage: The storage with buckets and staged files.
+        storage: Storage with buckets and staged files.
         bucket_seconds: Length of a bucket in seconds.
         central: The central Kafka cluster.
 
     Returns:
-        The findings in the order of the checks; empty if the ledger is consistent.
+        The inconsistencies in the order of the checks; empty if the ledger is consistent.
 
     Raises:
         Unavailable: Storage, the ledger or the cluster does not respond.
@@ -139,8 +139,9 @@ def check_chains(
     Only hours before the type's first hour may be missing: a back-fill skips those that hold
     nothing.
 
-    A type must have a seal (the stored result of the proof of completeness) if and only if its
-    oldest bucket that is not closed is sealed, which means that its content is fixed.
+    The content of the oldest open bucket of a type may already be fixed ("sealed"). The ledger must
+    then contain a seal, which is the stored result of the proof of completeness. Otherwise, it must
+    not contain one.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -204,10 +205,10 @@ def _split_backfilled(connection: Connection, f: Frontier) -> tuple[int | None, 
 
 
 def check_late_hours(database: Database, bucket_seconds: int) -> Iterator[LedgerFinding]:
-    """Check that the table `late_hours` agrees with the manifests of closed buckets.
+    """Check that the table `late_hours` is consistent with the manifests of closed buckets.
 
     The table records which buckets contain late events (events of earlier hours). If a row is
-    missing, a search for duplicates does not find the bucket.
+    missing, searches for duplicates skip the bucket.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -262,15 +263,15 @@ def _late_hours_of_manifests(
 def check_groups(
     database: Database, known_frontiers: Collection[Frontier]
 ) -> Iterator[LedgerFinding]:
-    """Check the groups of staged files: their buckets, and their numbers of rows.
+    """Check the assignment of staged rows to buckets, and the row counts of staged files.
 
-    A group contains the rows of one event type and hour in one staged file, which holds copies of
-    Kafka records. It must be assigned to the bucket of its own hour or of a later hour. The groups
-    of a file must add up to the file's number of rows.
+    A staged file contains copies of Kafka records. A group contains the rows of one event type and
+    hour in one file. It must be assigned to the bucket of its hour or of a later hour. The row
+    counts of the groups must add up to the row count of the file.
 
     Args:
         database: The ledger (the ETL's state database).
-        known_frontiers: The oldest open hour of each type.
+        known_frontiers: The oldest hour of each event type that is not closed.
 
     Yields:
         One finding per inconsistency; nothing if all groups are consistent.
@@ -316,19 +317,19 @@ def check_markers(
     known_frontiers: Collection[Frontier],
     on_storage: Mapping[str, Sequence[Hour]],
 ) -> Iterator[LedgerFinding]:
-    """Check that the closed buckets in the ledger and those on storage agree.
+    """Check that the ledger and storage contain the same closed buckets.
 
-    A closed bucket has a marker on storage, the file `_SUCCESS`.
+    The marker (`_SUCCESS` file) of each bucket on storage must match the ledger.
 
     Args:
         database: The ledger (the ETL's state database).
-        storage: The storage with the buckets.
-        known_frontiers: The oldest open hour of each type.
-        on_storage: Hours that have a bucket folder, by event type. They must be listed before
-            `known_frontiers` is read.
+        storage: Storage with the buckets.
+        known_frontiers: The oldest hour of each event type that is not closed.
+        on_storage: Hours that have a bucket folder, by event type. List the folders before you read
+            `known_frontiers`.
 
     Yields:
-        One finding per inconsistency; nothing if both agree.
+        One finding per inconsistency; nothing if all buckets match.
     """
     frontier = {f.event_type: f for f in known_frontiers}
     for f in known_frontiers:
@@ -412,16 +413,16 @@ def _marker_problem(
 def check_files(database: Database, storage: Storage) -> Iterator[LedgerFinding]:
     """Check that all needed staged files exist, are intact, and have the expected number of rows.
 
-    A staged file contains events or audit records that were read from Kafka. It is needed if it
-    contains events that are in no closed bucket, or audit records that were not compared with a
-    closed bucket.
+    A staged file contains events or audit records that were copied from Kafka. It is needed until
+    all its events are in closed buckets, or until all its audit records have been compared with
+    closed buckets.
 
     Args:
         database: The ledger (the ETL's state database).
-        storage: The storage with the staged files.
+        storage: Storage with the staged files.
 
     Yields:
-        One finding per missing or damaged file.
+        One finding per missing or damaged file; nothing if all needed files are intact.
 
     Raises:
         StorageError: Storage is unavailable.
@@ -470,8 +471,8 @@ def check_positions(database: Database, central: CentralCluster) -> Iterator[Led
         central: The central Kafka cluster.
 
     Yields:
-        One finding per position outside its log, or whose topic was deleted or recreated; nothing
-        if all positions are valid.
+        One finding for each position that is outside its log, or whose topic was deleted or
+        recreated; nothing if all positions are valid.
 
     Raises:
         Unavailable: The cluster does not respond.

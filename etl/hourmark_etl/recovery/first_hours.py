@@ -25,7 +25,7 @@ _LOG: Final = logging.getLogger(__name__)
 class FirstHours(BaseModel, frozen=True, extra="forbid"):
     """A JSON file on storage that records the hour of each event type's first bucket.
 
-    It is read when a lost ledger (the ETL's state database) is rebuilt.
+    The file is used to rebuild a lost ledger (the ETL's state database).
 
     Attributes:
         format: Version of the file format.
@@ -63,13 +63,13 @@ class FirstHours(BaseModel, frozen=True, extra="forbid"):
 
 
 def record_first_hours(storage: Storage, database: Database, bucket_seconds: int) -> None:
-    """Write the hour of each event type's first bucket to storage, if it is not recorded there yet.
+    """Write the hours of event types' first buckets to storage, unless they are already recorded.
 
-    The files are needed to rebuild a lost ledger. A damaged file is logged, and its types are
-    recorded again. A driver calls this at startup and when new types appear.
+    The recorded hours are needed to rebuild a lost ledger. If a file is damaged, a warning is
+    logged and its types are recorded again. Call this function at startup and when types are added.
 
     Args:
-        storage: The storage.
+        storage: Storage to write to.
         database: The ledger (the ETL's state database).
         bucket_seconds: Length of a bucket in seconds.
 
@@ -93,7 +93,7 @@ def read_first_hours(storage: Storage) -> list[FirstHours]:
     """Read all files on storage that record the hours of event types' first buckets.
 
     Args:
-        storage: The storage.
+        storage: Storage with the files.
 
     Returns:
         The contents of the files, sorted by commit number; empty if there are no files.

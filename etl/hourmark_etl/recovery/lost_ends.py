@@ -1,9 +1,9 @@
-"""Detects logs that lost their end while no driver was running, from uncommitted staged files.
+"""Detects logs that lost records while no driver was running, from uncommitted staged files.
 
 An older copy of the ledger has positions from before the copy was made. If Kafka also lost the end
 of its logs (one power failure may affect the disks of both), no log is shorter than these
 positions, and new records take the offsets of the lost ones unnoticed. The staged files still exist
-and show how far staging had come.
+and show up to which offsets records had been staged.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ _LOG = logging.getLogger(__name__)
 
 
 class LostEndDetector:
-    """Detects Kafka logs that lost records at their end, by comparing them with staged files.
+    """Detects Kafka logs that have lost records at their end, by comparing them with staged files.
 
-    Each log is compared once after a driver has started. Only staged files that the ledger does not
-    contain are considered: they exist if an older copy of the ledger is in use.
+    Staged files contain copies of Kafka records. Only files that the ledger does not list are used.
+    Such files exist if the ledger is an older copy. Each log is compared once after the driver has
+    started.
 
     Args:
-        storage: The storage with staged files.
+        storage: Storage with the staged files.
         database: The ledger (the ETL's state database).
         central: The central cluster.
         topics: Names of the topics on the central cluster.
@@ -75,27 +76,26 @@ class LostEndDetector:
     def is_done(self) -> bool:
         """Return whether all logs have been compared with the staged files.
 
-        Call `poll` until this is True, and do not delete staged files before.
+        Call `poll` until this property is True. Do not delete staged files before then.
         """
         return self._events is not None and not self._events
 
     def poll(self, lease: Lease, now_ms: int) -> None:
         """Compare logs with staged files, and store lost records as offset gaps in the ledger.
 
-        The ledger is the state database of the ETL. An offset gap is a range of offsets whose
-        records are missing. A gap in an audit topic keeps the hours of every event type from
-        closing until an operator's override accepts it. A gap in an event topic is stored as
-        accepted, because audit records show which events are missing. If an event topic cannot be
-        read, the next call compares it again. After all logs have been compared, a call does
-        nothing.
+        An offset gap is a range of offsets whose records are missing. The ledger is the state
+        database of the ETL. A gap in an audit topic keeps the hours of all event types open until
+        an operator's override accepts it. A gap in an event topic is accepted automatically,
+        because audit records show which events are missing. If an event topic cannot be read, the
+        next call tries again. When all logs have been compared, further calls do nothing.
 
         Args:
             lease: Lease of the closer, the process that closes hours.
-            now_ms: Current time, Unix milliseconds.
+            now_ms: Current time in Unix milliseconds.
 
         Raises:
-            Unavailable: An audit topic cannot be compared. Call again, and close no hour until
-                then.
+            Unavailable: An audit topic cannot be compared. Call again, and do not close any hour
+                until the call succeeds.
             StaleDriver: Another process has taken over the lease.
         """
         if self._events is None:

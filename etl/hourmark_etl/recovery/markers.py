@@ -28,21 +28,25 @@ _HELP: Final = (
 
 
 def check_older_copy(storage: Storage, database: Database, bucket_seconds: int) -> None:
-    """Check that the ledger is not an older copy and belongs to the buckets on storage.
+    """Check that the ledger belongs to the buckets on storage and is not an older copy.
 
-    An older copy does not contain buckets that were closed after it was made. Therefore, every
-    event type with buckets must be in the ledger, and the first hour of a type whose content the
-    ledger has not fixed yet must have no bucket on storage. The last closed bucket of each type
-    must name this ledger and a commit number that the ledger has reached.
+    An older copy lacks the buckets that were closed after the copy was made. The following
+    conditions are checked:
+
+    - Every event type that has buckets on storage is in the ledger.
+    - The first hour of a type that the ledger has not sealed has no bucket on storage. An hour is
+      sealed when the content of its bucket is fixed.
+    - The last closed bucket of each type contains the id of this ledger, and a commit number that
+      the ledger has reached.
 
     Args:
-        storage: The storage with the buckets.
+        storage: Storage with the buckets.
         database: The ledger (the ETL's state database).
         bucket_seconds: Length of a bucket in seconds.
 
     Raises:
-        ForeignLedger: Storage contains a bucket that contradicts the ledger. The message states how
-            to restore or rebuild the ledger.
+        ForeignLedger: A bucket contradicts the ledger. The message explains how to restore or
+            rebuild the ledger.
     """
     folders = set(list_types(storage))
     known = frontiers(database, bucket_seconds)

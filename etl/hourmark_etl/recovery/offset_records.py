@@ -6,9 +6,9 @@ log lost before it grew again.
 
 Each ledger has one file `_ledger/offsets-<ledger>-<digest>.json`; a new one is written before the
 old one is deleted. If there are several, it is unknown which is the newest: a driver was killed in
-between, or an older copy of the ledger is in use. Then the gaps of all files count, and no checks,
-because a check that succeeds after an accepted gap does not prove what was promised there. Without
-checks, everything that an edge has deleted counts as a gap.
+between, or an older copy of the ledger is in use. In this case, the gaps of all files are used, but
+no checks, because a check that succeeds after an accepted gap does not prove what was promised
+there. Without checks, everything that an edge has deleted counts as a gap.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedAuditOffset:
-    """The offset up to which one partition of a central audit topic was staged.
+    """The offset up to which a partition of a central audit topic has been staged.
 
-    Staging copies records from Kafka to files on storage. An audit topic contains audit records,
-    which state how many events each byte range of a log file contains.
+    Staging copies records from Kafka to files on storage. Audit records state how many events each
+    byte range of a log file contains.
 
     Attributes:
         topic: Topic name on the central cluster.
@@ -67,11 +67,11 @@ class StagedAuditOffset:
 
 
 class OffsetBackupFile(BaseModel, frozen=True, extra="forbid"):
-    """A backup file on storage with a ledger's edge checks and offset gaps.
+    """Backup file on storage with the edge checks and offset gaps of a ledger.
 
-    The ledger is the state database of the ETL. An edge check is the last successful check that an
-    edge partition lost no records. An offset gap is a range of offsets whose records are missing.
-    Neither can be derived from other data, so a rebuild of a lost ledger reads this file.
+    The ledger is the state database of the ETL. An edge check records that a partition of an edge
+    cluster has lost no records. An offset gap is a range of offsets whose records are missing.
+    Neither can be derived from other data, so this file is needed to rebuild a lost ledger.
 
     Attributes:
         format: Version of the file format.
@@ -79,7 +79,8 @@ class OffsetBackupFile(BaseModel, frozen=True, extra="forbid"):
         commit: Commit number of the ledger when the file was written.
         checks: Last successful check of each edge partition.
         gaps: All offset gaps in the ledger.
-        staged: Offsets up to which audit topics were staged; empty if version 0.3.0 wrote the file.
+        staged: Offsets up to which audit topics have been staged; empty if version 0.3.0 wrote the
+            file.
     """
 
     format: Literal[1]
@@ -95,15 +96,15 @@ class OffsetBackupFile(BaseModel, frozen=True, extra="forbid"):
 
 
 class OffsetBackupWriter:
-    """Keeps a backup of the ledger's edge checks and offset gaps on storage up to date.
+    """Maintains a backup of the ledger's edge checks and offset gaps on storage.
 
-    An edge check states that an edge partition lost no records; an offset gap is a range of missing
-    records. The driver that closes buckets calls `poll` in its main loop. Not thread-safe.
+    An edge check records that a partition of an edge cluster has lost no records. An offset gap is
+    a range of offsets whose records are missing. Call `poll` periodically. Not thread-safe.
 
     Args:
-        storage: Storage to which the backup file is written.
+        storage: Storage for the backup file.
         database: The ledger (the ETL's state database).
-        clock: Clock for the interval between two backups.
+        clock: Clock for the interval between backups.
     """
 
     def __init__(self, storage: Storage, database: Database, clock: Clock) -> None:
@@ -112,9 +113,9 @@ class OffsetBackupWriter:
         self._kept: OffsetBackupFile | None = None
 
     def poll(self, lease: Lease) -> None:
-        """Update the backup file once a minute, and immediately if the offset gaps have changed.
+        """Update the backup file once a minute, or immediately if the offset gaps have changed.
 
-        If storage or the ledger (the ETL's state database) fails, a warning is logged, and a later
+        If storage or the ledger (the ETL's state database) fails, a warning is logged and a later
         call tries again.
 
         Args:
@@ -137,11 +138,11 @@ class OffsetBackupWriter:
             )
 
     def update(self, lease: Lease) -> None:
-        """Write the current edge checks and offset gaps to storage, if they have changed.
+        """Write the edge checks and offset gaps to storage immediately, if they have changed.
 
-        An edge check states that an edge partition lost no records; an offset gap is a range of
-        missing records. Unlike `poll`, this method does not wait for the next minute and raises
-        errors.
+        An edge check records that a partition of an edge cluster has lost no records. An offset gap
+        is a range of offsets whose records are missing. Unlike `poll`, this method raises errors of
+        storage and the ledger.
 
         Args:
             lease: Lease of the closer, the process that closes hours.
@@ -182,17 +183,16 @@ def _create_record(database: Database) -> OffsetBackupFile:
 
 
 def read_staged_audit_offsets(database: Database) -> tuple[StagedAuditOffset, ...]:
-    """Return the offsets up to which the audit topics are staged (copied to files on storage).
+    """Return the offsets up to which the audit topics have been staged (copied to storage).
 
-    An audit topic contains audit records, which state how many events each byte range of a log file
-    contains.
+    Audit records state how many events each byte range of a log file contains.
 
     Args:
         database: The ledger (the ETL's state database).
 
     Returns:
-        One entry per partition, sorted by topic and partition. Partitions whose last leader epoch
-        is unknown are omitted.
+        One entry per partition, sorted by topic and partition. Partitions for which no leader epoch
+        is recorded are omitted.
     """
     query = select(tables.positions).where(tables.positions.c.topic.like(f"%{AUDIT}"))
     known = sorted(
@@ -224,20 +224,19 @@ def _replace_records(storage: Storage, record: OffsetBackupFile, standing: Colle
 
 @dataclass(frozen=True)
 class OffsetBackup:
-    """The combined content of all backup files with Kafka offsets from one ledger.
+    """Combined content of all backup files with the edge checks and offset gaps of a ledger.
 
-    The ledger is the state database of the ETL. Files on storage back up those of its offsets that
-    cannot be derived from other data. Normally there is one file. After a crash there may be
-    several.
+    The ledger is the state database of the ETL. Normally there is one backup file on storage. After
+    a crash there may be several.
 
     Attributes:
-        commit: Highest commit number of the ledger in the files; 0 if there are none.
-        checks: For each partition of an edge cluster, the last check that found no records lost
-            before they were copied to the central cluster. None if there is not exactly one intact
-            file, because it is then unknown which checks are current.
-        gaps: Offset ranges whose records are missing, from all intact files.
-        notes: Readable reasons why information is missing; empty if the content is complete.
-        staged: Offsets up to which partitions of the audit topics were copied to files on storage.
+        commit: Highest commit number of the ledger in the files; 0 if there are no files.
+        checks: Last check of each edge partition that found no lost records. None unless there is
+            exactly one file and it is intact; otherwise, it is unknown which checks are current.
+        gaps: Ranges of offsets whose records are missing, from all intact files.
+        notes: Human-readable reasons why information is missing; empty if the content is complete,
+            or if there are no files.
+        staged: Offsets up to which the audit topics have been staged (copied to storage).
     """
 
     commit: int
@@ -248,17 +247,17 @@ class OffsetBackup:
 
 
 def read_offset_backup(storage: Storage, ledger: str) -> OffsetBackup:
-    """Read and combine all backup files with a ledger's edge checks and offset gaps.
+    """Read and combine all backup files with the edge checks and offset gaps of a ledger.
 
-    The ledger is the state database of the ETL. An edge check states that an edge partition lost no
-    records; an offset gap is a range of missing records.
+    The ledger is the state database of the ETL. An edge check records that a partition of an edge
+    cluster has lost no records. An offset gap is a range of offsets whose records are missing.
 
     Args:
-        storage: The storage with the files.
+        storage: Storage with the files.
         ledger: Id of the ledger.
 
     Returns:
-        The combined content. Its `checks` are None unless there is exactly one file, and it is
+        The combined content. Its `checks` are None unless there is exactly one file and it is
         intact.
 
     Raises:
@@ -292,19 +291,19 @@ def record_lost_ends(
     known_offsets: OffsetBackup,
     lost_ends: Collection[OffsetGap],
 ) -> None:
-    """Write a backup file with the records that a rebuild found missing at the ends of logs.
+    """Write a backup file with the offset gaps that a rebuild has found at the ends of logs.
 
-    Call this function before the rebuild of the ledger commits. A log that has lost its end looks
-    intact again once it has grown. From then on, only this file shows another rebuild that records
-    were lost. The new file also contains the gaps of the existing files and replaces these files.
-    If `known_offsets` is incomplete, the existing files are kept.
+    Call this function before the rebuilt ledger (the ETL's state database) is committed. When a log
+    that has lost records grows again, the loss can no longer be detected from the log. A later
+    rebuild then depends on this file. The new file includes the gaps of the existing files and
+    replaces them. If `known_offsets` is incomplete, the existing files are kept.
 
     Args:
-        storage: The storage.
+        storage: Storage for the backup file.
         ledger: Id of the ledger.
         commit: Commit number of the rebuilt ledger.
-        known_offsets: The combined content of the existing files.
-        lost_ends: Offset gaps at the ends of logs; if empty, nothing is written.
+        known_offsets: Combined content of the existing files.
+        lost_ends: Offset gaps at the ends of logs. If it is empty, nothing is written.
 
     Raises:
         Unavailable: Storage does not respond.
@@ -324,14 +323,14 @@ def record_lost_ends(
 
 
 def import_recorded_gaps(storage: Storage, database: Database) -> None:
-    """Add to the ledger the offset gaps that only the backup files on storage contain.
+    """Import offset gaps from the backup files on storage into the ledger.
 
-    An offset gap is a range of offsets whose records are missing. The ledger lacks gaps if it is an
-    older copy. A driver calls this function at startup. A gap that no operator has accepted is not
-    added if the ledger contains the same gap as accepted.
+    An offset gap is a range of offsets whose records are missing. If the ledger is an older copy,
+    it may not contain all gaps. Call this function at startup. An open gap is skipped if the ledger
+    contains the same gap and an operator has accepted it.
 
     Args:
-        storage: The storage with the files.
+        storage: Storage with the files.
         database: The ledger (the ETL's state database).
 
     Raises:

@@ -1,8 +1,8 @@
 """Rebuilds a lost ledger from markers, staged files and topics.
 
-A published marker is the truth: a type's frontier is the hour after its last marker, whatever state
-the ledger had reached. `rebuilt_offsets` determines where staging resumes and which staged files
-count.
+Published markers are authoritative: a type's frontier is the hour after its last marker, regardless
+of the state of the lost ledger. `rebuilt_offsets` determines where staging resumes and which staged
+files are used.
 
 The mirrors' positions at the last checks, and the gaps known then, are read from storage
 (`offset_records`). Without these records, checks start from the beginning, and everything that an
@@ -67,22 +67,22 @@ _FILLED_BEFORE_USE: Final = (tables.meta, tables.leases, tables.schemas)
 def rebuild(
     sources: RebuildSources, target: Database, report_progress: Callable[[str], None]
 ) -> RebuildResult:
-    """Rebuild a lost ledger into an empty one, from storage and Kafka topics, in one transaction.
+    """Rebuild a lost ledger (the ETL's state database) from storage and Kafka topics.
 
-    The ledger is the ETL's state database. A target on which only `hourmark types apply` has run
-    counts as empty.
+    All data is written to an empty ledger in one transaction. A ledger on which only `hourmark
+    types apply` has run is considered empty.
 
     Args:
-        sources: The sources to read.
+        sources: Storage, Kafka cluster and other sources to read.
         target: The empty ledger.
-        report_progress: Function that is called with readable progress messages.
+        report_progress: Function that is called with human-readable progress messages.
 
     Returns:
-        The number of recovered objects, gaps, and notes for the operator.
+        Numbers of recovered objects, open offset gaps, and messages for the operator.
 
     Raises:
         UsageError: The target ledger contains data.
-        Finding: The sources contradict each other; the target ledger is unchanged.
+        Finding: The sources contradict each other. The target ledger is not changed.
         Unavailable: Storage, the ledger or the cluster does not respond.
     """
     with target.transaction() as connection:
@@ -340,17 +340,17 @@ class _Rebuild:
 
 
 def check_ledger_is_empty(connection: Connection, rules: RulesBook) -> None:
-    """Check that a ledger contains no data, so that a rebuild may fill it.
+    """Check that a ledger (the ETL's state database) is empty, so that it can be rebuilt.
 
-    Data that starting a driver or `hourmark types apply` writes does not count.
+    Data that is written by the start of a driver or by `hourmark types apply` is ignored.
 
     Args:
         connection: Connection to the ledger.
-        rules: Rules revisions (numbered versions of the parsing rules) that the Kafka topic of
-            rules contains. A ledger that contains any other revision is not empty.
+        rules: Revisions of the parsing rules in the Kafka topic of rules. A ledger with any other
+            revision is not empty.
 
     Raises:
-        UsageError: The ledger contains data; rebuild into another database.
+        UsageError: The ledger contains data. Use another database.
     """
     f = tables.frontiers.c
     moved = or_(

@@ -17,13 +17,12 @@ class RebuildSources:
     The ledger is the state database of the ETL.
 
     Attributes:
-        storage: The storage with buckets and staged files.
+        storage: Storage with buckets and staged files (copies of Kafka records).
         kafka: The Kafka settings.
         central: The central cluster.
-        rules: All rules revisions (numbered versions of the parsing rules) in the Kafka topic of
-            rules.
+        rules: All revisions of the parsing rules in the Kafka topic of rules.
         bucket_seconds: Length of a bucket in seconds.
-        now_ms: Current time, Unix milliseconds.
+        now_ms: Current time in Unix milliseconds.
     """
 
     storage: Storage
@@ -36,9 +35,9 @@ class RebuildSources:
 
 @dataclasses.dataclass(kw_only=True)
 class RebuildResult:
-    """The result of rebuilding a lost ledger; the rebuild fills it step by step.
+    """The result of rebuilding a lost ledger (the ETL's state database).
 
-    The ledger is the state database of the ETL.
+    The object is filled during the rebuild.
 
     Attributes:
         ledger: Id of the ledger.
@@ -46,9 +45,9 @@ class RebuildResult:
         types: Number of event types.
         buckets: Number of closed buckets.
         staged_files: Number of staged files that are reused.
-        lost: Readable descriptions of open offset gaps (missing records), which keep hours from
-            closing until an operator's override accepts them.
-        notes: Further readable messages for the operator.
+        lost: Human-readable descriptions of open offset gaps (missing records). Hours stay open
+            until an operator's override accepts these gaps.
+        notes: Other human-readable messages for the operator.
     """
 
     ledger: str = ""

@@ -65,20 +65,20 @@ from hourmark_etl.topics import CentralTopicNames
 
 @dataclasses.dataclass(kw_only=True)
 class StagedFileRecovery:
-    """Adds the staged files of a lost ledger that are still needed to the rebuilt ledger.
+    """Adds staged files that are still needed to the rebuilt ledger.
 
-    A staged file contains records that were copied from Kafka. The mappings `spans`, `ends` and
-    `epochs` have pairs of topic id and partition number as keys.
+    A staged file contains records that were copied from Kafka. The keys of the mappings `spans`,
+    `ends` and `epochs` are pairs of topic id and partition number.
 
     Attributes:
         connection: Connection to the rebuilt ledger, in the rebuild's transaction.
-        storage: The storage with staged files.
-        ledger: Id of the ledger; files of other ledgers are ignored.
+        storage: Storage with the staged files.
+        ledger: Id of the ledger. Files of other ledgers are ignored.
         added_paths: Paths of the files that were added.
-        spans: Offset ranges in the added files that satisfied `is_needed` in `add_needed_files`.
-        ends: Highest end offset (exclusive) in any file.
-        epochs: For each partition, a mapping from leader epoch to the offset after the last record
-            of this epoch in any file.
+        spans: Offset ranges in the added files that are needed according to `add_needed_files`.
+        ends: Highest end offset (exclusive) of the partition in any file.
+        epochs: Maps each leader epoch of the partition to the offset after the last record of this
+            epoch in any file.
         unreadable: Errors of files that cannot be read, by path.
     """
 
@@ -99,11 +99,11 @@ class StagedFileRecovery:
         """Add all staged files that contain needed offsets to the ledger.
 
         A staged file contains records that were copied from Kafka. The method reads the
-        descriptions of all staged files on storage, and updates the attributes. It can be called
-        again with another condition; files are added only once.
+        descriptions of all staged files on storage and updates the attributes. It can be called
+        again with a different condition. Each file is added only once.
 
         Args:
-            is_needed: Function that returns whether any offset of a range is needed.
+            is_needed: Function that returns whether an offset range contains a needed offset.
 
         Raises:
             StorageError: Storage is unavailable.
@@ -131,14 +131,14 @@ class StagedFileRecovery:
 
 @dataclasses.dataclass(frozen=True)
 class PartitionLogs:
-    """The existing partitions of the central Kafka cluster, with the bounds of their logs.
+    """The existing partitions of the central Kafka cluster and the bounds of their logs.
 
-    All mappings have pairs of topic id and partition number as keys.
+    The keys of all mappings are pairs of topic id and partition number.
 
     Attributes:
         live: Topic name and partition number of each existing partition.
         starts: Log start offset.
-        ends: Last stable offset, up to which transactions are decided.
+        ends: Last stable offset.
         epochs: Current leader epoch; 0 if the broker does not report it.
     """
 
@@ -152,9 +152,9 @@ class PartitionLogs:
 class OffsetRebuilder:
     """Rebuilds the staging positions, staged files, edge checks and offset gaps of a lost ledger.
 
-    A staging position is the next offset of a partition to copy to storage. An edge check states
-    that an edge partition lost no records. An offset gap is a range of missing records. A site is
-    an edge cluster.
+    A staging position is the next offset of a partition to copy to storage. An edge check records
+    that a partition of an edge cluster has lost no records. An offset gap is a range of offsets
+    whose records are missing.
 
     Attributes:
         connection: Connection to the rebuilt ledger, in the rebuild's transaction.
@@ -162,12 +162,12 @@ class OffsetRebuilder:
         result: Result of the rebuild, to which notes, gaps and counts are added.
         topics: Names of the topics on the central cluster.
         chains: Closed buckets by event type.
-        shards: By event type, the name of the shard (the set of event types that one streaming
-            query stages).
-        first_audit_offsets: For each site, the offset of the first audit record that the proof of
-            an open hour may need. An audit record counts the events of a byte range of a log file.
-        truncated_topics: Edge names of topics whose logs are known to have lost records at their
-            end.
+        shards: Name of the shard of each event type. A shard is a set of event types that one
+            streaming query stages.
+        first_audit_offsets: For each site (edge cluster), the first offset in its audit topic whose
+            record may be needed to verify an open hour.
+        truncated_topics: Names at the edge of topics that are known to have lost records at the end
+            of their log.
     """
 
     connection: Connection
@@ -184,13 +184,13 @@ class OffsetRebuilder:
     def run(self) -> tuple[OffsetBackup, list[OffsetGap]]:
         """Store staging positions, staged files, edge checks and offset gaps in the rebuilt ledger.
 
-        Call this method once. A staging position is the next offset to copy from Kafka to storage.
-        An edge check states that an edge partition lost no records; an offset gap is a range of
-        missing records.
+        Call this method only once. A staging position is the next offset to copy from Kafka to
+        storage. An edge check records that a partition of an edge cluster has lost no records. An
+        offset gap is a range of offsets whose records are missing.
 
         Returns:
-            A pair: the content of the lost ledger's backup files, and the gaps at the ends of logs
-            that these files do not contain.
+            A pair of the content of the lost ledger's backup files, and the offset gaps at the ends
+            of logs that these files do not contain.
 
         Raises:
             Finding: Buckets or staged files refer to a topic or an edge cluster that does not

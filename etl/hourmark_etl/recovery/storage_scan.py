@@ -53,10 +53,11 @@ class BucketChain:
 
     @classmethod
     def from_markers(cls, closed: Sequence[tuple[Hour, Manifest]]) -> BucketChain:
-        """Create a chain from the buckets of an event type.
+        """Create a chain from the closed buckets of an event type.
 
         Args:
-            closed: Hour and manifest of every bucket, in ascending order; at least one.
+            closed: Hour and manifest of each bucket, in ascending order. At least one bucket is
+                required.
         """
         frontier = closed[-1][0].next()
         early = [m for _, m in closed if m.closed_at_ms <= frontier.start_s * 1000 - EARLIEST_MS]
@@ -76,13 +77,13 @@ class BucketChain:
 
     @property
     def settled_next(self) -> AuditOffsets:
-        """Return the offsets up to which audit records were compared with the closed buckets.
+        """Return the end offsets of the audit records that were compared with the closed buckets.
 
-        An audit record states how many events of each type and hour a byte range of a log file
-        contains.
+        An audit record states how many events a byte range of a log file contains for each event
+        type and hour.
 
         Returns:
-            For each site (edge cluster), the offset (exclusive) in its audit topic on the central
+            End offset (exclusive) in the audit topic of each site (edge cluster) on the central
             cluster, from the manifest of the last bucket.
         """
         return audit_next(self.last)
@@ -99,16 +100,16 @@ def _runs(hours: Sequence[Hour]) -> tuple[tuple[Hour, Hour], ...]:
 
 
 def audit_next(manifest: Manifest) -> AuditOffsets:
-    """Return the offsets up to which audit records were compared with the events of a bucket.
+    """Return the end offsets of the audit records that were compared with a bucket.
 
-    An audit record states how many events of each type and hour a byte range of a log file
-    contains.
+    An audit record states how many events a byte range of a log file contains for each event type
+    and hour.
 
     Args:
         manifest: Manifest of the closed bucket.
 
     Returns:
-        For each site (edge cluster), the offset (exclusive) in its audit topic on the central
+        End offset (exclusive) in the audit topic of each site (edge cluster) on the central
         cluster.
     """
     return AuditOffsets.from_offsets(manifest.evidence.audit_next)
@@ -117,13 +118,13 @@ def audit_next(manifest: Manifest) -> AuditOffsets:
 def read_chain(
     storage: Storage, event_type: str, bucket_seconds: int
 ) -> list[tuple[Hour, Manifest]]:
-    """Return all buckets of an event type on storage, and verify the links between their markers.
+    """Read the manifests of all buckets of an event type, and verify that they form a chain.
 
-    A marker is the `_SUCCESS` file of a closed bucket. It contains the bucket's manifest, which
-    includes a digest of the marker of the hour before.
+    The manifest of a closed bucket is stored in its `_SUCCESS` file. It contains a digest of the
+    previous bucket's `_SUCCESS` file.
 
     Args:
-        storage: The storage with the buckets.
+        storage: Storage with the buckets.
         event_type: Name of the event type.
         bucket_seconds: Length of a bucket in seconds.
 
@@ -131,8 +132,10 @@ def read_chain(
         Pairs of hour and manifest in ascending order; empty if the type has no bucket.
 
     Raises:
-        NotClosed: The folder of a bucket has no marker.
-        BadMarker: A marker is invalid, or differs from the one that the next marker refers to.
+        NotClosed: The folder of a bucket has no `_SUCCESS` file.
+        BadMarker: A `_SUCCESS` file is invalid, or the next bucket contains a different digest of
+            it.
+        StorageError: Storage is unavailable or denies access.
     """
     hours = list_hours(storage, event_type, bucket_seconds)
     markers = list(map_concurrently(lambda hour: read_marker(storage, event_type, hour), hours))
@@ -166,14 +169,14 @@ def is_named_before(manifest: Manifest, hour: Hour) -> bool:
 def list_batch_folders(storage: Storage) -> list[str]:
     """Return the folders on storage that contain staged files.
 
-    A staged file contains records that were copied from Kafka. The list includes folders that the
-    ledger (the ETL's state database) does not refer to.
+    A staged file contains records that were copied from Kafka. Folders that are not recorded in the
+    ledger (the ETL's state database) are included.
 
     Args:
-        storage: The storage.
+        storage: Storage to list.
 
     Returns:
-        Paths relative to the storage root; empty if nothing was staged.
+        Paths relative to the storage root; empty if there are no such folders.
 
     Raises:
         StorageError: Storage is unavailable.
@@ -188,16 +191,16 @@ def list_batch_folders(storage: Storage) -> list[str]:
 def read_notes(storage: Storage, folders: Sequence[str]) -> Iterator[StagedNote | Unreadable]:
     """Yield the description of each staged file in the given folders.
 
-    A staged file contains records that were copied from Kafka. Folders are read a few at a time to
-    limit memory use.
+    A staged file contains records that were copied from Kafka. To limit memory use, only a few
+    folders are read at a time.
 
     Args:
-        storage: The storage with the staged files.
+        storage: Storage with the staged files.
         folders: Paths of the folders, relative to the storage root.
 
     Yields:
-        One description per file. For a missing or damaged file, its `Unreadable` error is yielded,
-        not raised.
+        One description per file. If a file is missing or damaged, an `Unreadable` error is yielded
+        instead; it is not raised.
 
     Raises:
         StorageError: Storage is unavailable.
@@ -212,17 +215,16 @@ def read_notes(storage: Storage, folders: Sequence[str]) -> Iterator[StagedNote 
 
 
 def make_single_file_batch(note: StagedNote) -> StagedBatch:
-    """Create a batch that adds one existing staged file to the ledger, and nothing else.
+    """Create a batch that adds one existing staged file to the ledger (the ETL's state database).
 
-    A staged file contains records read from Kafka; the ledger is the ETL's state database. The
-    batch contains no staging positions (next offsets to stage), so none of them changes when it is
-    committed.
+    A staged file contains records that were copied from Kafka. The batch does not change the
+    staging positions (next offsets to stage) in the ledger.
 
     Args:
         note: Description of the file.
 
     Returns:
-        A batch to be passed to `insert_staged_files`.
+        A batch for `insert_staged_files`.
     """
     return StagedBatch(
         folder=note.path.rpartition("/")[0],
@@ -243,14 +245,14 @@ def _note(storage: Storage, path: str) -> StagedNote | Unreadable:
 
 
 def find_used_epochs(storage: Storage, bucket_seconds: int) -> set[int]:
-    """Return all lease epochs that occur in the names of folders and files on storage.
+    """Return all lease epochs that appear in the names of folders and files on storage.
 
-    A lease epoch is a number that increases each time a process takes over a lease. A rebuilt
-    ledger must use higher epochs than these. Epochs occur in the names of folders with staged files
-    and of files with unaudited events (events that no audit record covered).
+    A lease epoch is a fencing token: a number that increases each time a process takes over a
+    lease. A rebuilt ledger must use higher epochs than these. Epochs appear in the names of folders
+    with staged files, and of files with unaudited events (events without an audit record).
 
     Args:
-        storage: The storage.
+        storage: Storage to list.
         bucket_seconds: Length of a bucket in seconds.
 
     Returns:
@@ -266,16 +268,15 @@ def find_used_epochs(storage: Storage, bucket_seconds: int) -> set[int]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ScannedUnauditedFile:
-    """A file on storage with the events of one bucket that no audit record covered.
+    """A file on storage with the events of one bucket that have no audit record.
 
-    An audit record states how many events a byte range of a log file contains. Failed proofs of
-    completeness also leave such files, so an hour may have several of them.
+    An audit record states how many events a byte range of a log file contains. Failed attempts to
+    close the bucket also leave such files, so a bucket may have several of them.
 
     Attributes:
         event_type: Event type of the bucket.
         hour: Hour of the bucket.
-        epoch: Lease epoch of the process that wrote the file. It increases each time another
-            process takes over the closing of hours.
+        epoch: Lease epoch (fencing token) of the process that wrote the file.
         path: Path relative to the storage root.
     """
 
@@ -286,18 +287,17 @@ class ScannedUnauditedFile:
 
 
 def scan_unaudited_files(storage: Storage, bucket_seconds: int) -> Iterator[ScannedUnauditedFile]:
-    """Yield all files on storage that contain unaudited events, found by their names.
+    """Yield the files on storage that contain unaudited events, without opening them.
 
-    Unaudited events are events that no audit record covered when their bucket's content was fixed.
-    Files with unexpected names are skipped; no file is opened.
+    Unaudited events had no audit record when the content of their bucket was fixed. Files with
+    unexpected names are skipped.
 
     Args:
-        storage: The storage.
+        storage: Storage to list.
         bucket_seconds: Length of a bucket in seconds.
 
     Yields:
-        Event type, hour, lease epoch (a number that increases with each owner of the lease) and
-        path of each file, all taken from its path; nothing if there are no such files.
+        The properties of each file, derived from its path; nothing if there are no such files.
     """
     for folder in list_if_exists(storage, UNAUDITED_FOLDER):
         for entry in list_if_exists(storage, f"{UNAUDITED_FOLDER}/{folder.name}"):
@@ -314,16 +314,16 @@ def scan_unaudited_files(storage: Storage, bucket_seconds: int) -> Iterator[Scan
 def find_uncovered_offsets(
     start: int, end: int, spans: Sequence[OffsetSpan]
 ) -> list[tuple[int, int]]:
-    """Return the parts of the offset range [start, end) that no span covers.
+    """Return the parts of an offset range that no span covers.
 
     Args:
-        start: First offset.
-        end: Offset after the last one.
-        spans: Spans of the same partition, in any order.
+        start: Start of the range (inclusive).
+        end: End of the range (exclusive).
+        spans: Offset spans of the same partition, in any order.
 
     Returns:
-        Ascending pairs of the first offset and the offset after the last one; empty if everything
-        is covered.
+        Pairs of start (inclusive) and end (exclusive), in ascending order; empty if the range is
+        completely covered.
     """
     found = []
     for s in sorted(spans, key=lambda s: s.start):

@@ -56,12 +56,12 @@ OnCommit = Callable[
 
 
 def checkpoint_dir(scratch_dir: Path, shard: str) -> Path:
-    """Return the folder in which Spark keeps the checkpoint of a shard's streaming query.
+    """Return the folder for the Spark checkpoint of a shard's streaming query.
 
     Args:
         scratch_dir: Folder for temporary files. A relative path is resolved against the working
             directory.
-        shard: Name of the shard: a set of event types that one streaming query stages.
+        shard: Name of the shard, which is a set of event types that one streaming query stages.
 
     Returns:
         An absolute path; the folder may not exist yet.
@@ -73,7 +73,8 @@ class Consumer:
     """The Spark streaming query of one shard, which copies records from Kafka to staged files.
 
     A shard is a set of event types that one query stages. Creating an instance acquires the shard's
-    lease in the ledger, so an older consumer of the same shard can no longer commit.
+    lease in the ledger (the ETL's state database). An older consumer of the same shard can then no
+    longer commit.
 
     Args:
         spark: Spark session of the driver.
@@ -81,10 +82,10 @@ class Consumer:
         database: Database of the ledger, which stores the offsets.
         cluster_id: Id of the central Kafka cluster.
         clock: Clock for the time of commits.
-        on_commit: Function that is called after each committed batch, with the batch and its
-            duration in seconds.
+        on_commit: Function that is called after each commit with the batch and its duration in
+            seconds.
         shard: Name of the shard.
-        make_reader: Creates the Spark stream reader; replaced in tests.
+        make_reader: Function that creates the Spark stream reader. Tests pass another function.
     """
 
     def __init__(
@@ -150,11 +151,11 @@ class Consumer:
     def check(self) -> None:
         """Restart the query if it ended because a server was unavailable or records were lost.
 
-        Call this method periodically. It returns at once while the query runs. The delay before a
-        restart doubles each time, up to 30 seconds.
+        Call this method periodically. It returns immediately while the query is running. The delay
+        before a restart doubles each time, up to 30 seconds.
 
         Raises:
-            EtlStop: The query ended for another reason, which the message states; end the process.
+            EtlStop: The query ended for a reason that a restart does not fix. End the process.
             HourmarkError: The query ended with this error, which a restart does not fix.
         """
         if self._query is None and self._clock.monotonic_s() >= self._again_at_s:
@@ -187,8 +188,8 @@ class Consumer:
     def stop(self) -> None:
         """Stop the query after the current batch is committed, or after 10 seconds at the latest.
 
-        A batch that is not committed by then is staged again after the next start. If the query is
-        not running, nothing is done.
+        If the batch is not committed by then, it is staged again after the next start. If the query
+        is not running, nothing is done.
         """
         if self._query is None:
             return
@@ -278,24 +279,23 @@ def restart_truncated_partitions(
     truncated: Collection[Partition],
     now_ms: int,
 ) -> None:
-    """Set the staging positions of partitions whose logs were truncated, as a broker has reported.
+    """Reset the staging positions of partitions whose logs were truncated.
 
-    A staging position is the next offset to stage, that is, to copy to storage. Topics of events
-    and host reports are staged again from the log start, because duplicates are dropped later.
-    Audit topics keep their position, and hours stay open until an operator's override accepts the
-    loss.
+    A staging position is the next offset to copy to storage. Topics of events and host reports are
+    staged again from the log start; duplicates are dropped later. Audit topics keep their position,
+    and hours stay open until an operator's override accepts the loss.
 
     Args:
         database: Database of the ledger, which stores the positions.
         lease: Lease of the consumer that stages the partitions.
         central: The central cluster.
         cluster_id: Id of the central cluster.
-        to_edge_topic: Maps a central topic name to its name at the edge.
-        truncated: Partitions whose logs lost records.
+        to_edge_topic: Function that maps a central topic name to its name at the edge.
+        truncated: Partitions whose logs have lost records.
         now_ms: Current time in Unix milliseconds.
 
     Raises:
-        StaleDriver: Another consumer has taken over the lease, or a position has moved.
+        StaleDriver: Another consumer has taken over the lease, or a position has changed.
         Unavailable: The cluster does not respond.
     """
     starts = central.starts([*truncated])
@@ -314,17 +314,17 @@ def build_batch(
 ) -> StagedBatch:
     """Combine the results of all tasks into one batch for the ledger, the ETL's state database.
 
-    The caller commits the batch.
+    The caller must commit the batch.
 
     Args:
         results: Results of all tasks. The offset ranges of each partition must be contiguous.
         cluster_id: Id of the central cluster.
-        shard: Name of the shard (a set of event types) that the batch belongs to.
+        shard: Name of the batch's shard, which is a set of event types.
         now_ms: Current time in Unix milliseconds.
 
     Returns:
-        The batch: the positions of all partitions before and after it, files, reports, and records
-        that were set aside because they are malformed.
+        The batch, which contains the positions before and after it, the written files, host reports
+        and malformed records.
     """
     spans = defaultdict[Partition, list[OffsetSpan]](list)
     for s in (s for a in results for s in a.spans):
@@ -368,16 +368,18 @@ def build_batch(
 
 
 def collect_read_errors(results: Sequence[TaskResult], now_ms: int) -> list[ReadError]:
-    """Return the partitions that the tasks of a batch could not read further.
+    """Return the read errors of all tasks of a batch.
 
-    Partitions whose logs lost records are omitted; `restart_truncated_partitions` handles them.
+    Partitions whose logs have lost records are omitted; `restart_truncated_partitions` handles
+    them.
 
     Args:
         results: Results of all tasks of the batch.
         now_ms: Current time in Unix milliseconds, recorded as the time of the failure.
 
     Returns:
-        One error per partition, with offset and reason; empty if all partitions were read.
+        One error for each partition that could not be read completely, with offset and reason;
+        empty if there are none.
     """
     return [
         ReadError(
@@ -390,15 +392,15 @@ def collect_read_errors(results: Sequence[TaskResult], now_ms: int) -> list[Read
 
 
 class ShardConsumers:
-    """Runs one staging consumer per shard in a driver process.
+    """Runs one staging consumer per shard in the driver process.
 
-    A shard is a set of event types that one Spark streaming query stages. The caller must call
-    `check` periodically and `stop` before the process ends.
+    A shard is a set of event types that one Spark streaming query stages. Call `check`
+    periodically, and call `stop` before the process ends.
 
     Args:
-        make_consumer: Function that creates the consumer of a shard, given the shard's name.
+        make_consumer: Function that creates a consumer, given the name of its shard.
         database: Database of the ledger, which lists all shards.
-        shard_names: Names of the shards to run. If it is empty, all shards in the ledger are run,
+        shard_names: Names of the shards to run. If empty, all shards in the ledger are run,
             including those that are added later.
     """
 
@@ -415,12 +417,11 @@ class ShardConsumers:
     def check(self) -> None:
         """Start the consumers of new shards, and restart queries that have ended.
 
-        A shard is a set of event types that one Spark streaming query stages, that is, copies from
-        Kafka to storage. Call this method periodically. It returns at once while all queries are
-        running.
+        A shard is a set of event types that one Spark streaming query copies from Kafka to storage.
+        Call this method periodically. It returns immediately while all queries are running.
 
         Raises:
-            EtlStop: A query ended for a reason that a restart does not fix; end the process.
+            EtlStop: A query ended for a reason that a restart does not fix. End the process.
             HourmarkError: A query ended with this error, which a restart does not fix.
         """
         for shard in sorted(
@@ -434,10 +435,9 @@ class ShardConsumers:
     def stop(self) -> None:
         """Stop the queries of all shards, one after the other.
 
-        A shard is a set of event types that one Spark streaming query stages, that is, copies from
-        Kafka to storage. For each shard, the method waits up to `STOP_S` (10) seconds until the
-        current batch is committed. A batch that is not committed by then is staged again after the
-        next start.
+        A shard is a set of event types that one Spark streaming query copies from Kafka to storage.
+        For each shard, this method waits up to 10 seconds (`STOP_S`) until the current batch is
+        committed. If the batch is not committed by then, it is staged again after the next start.
         """
         for consumer in self._consumers.values():
             consumer.stop()

@@ -78,7 +78,7 @@ class IdRange(NamedTuple):
 
     Attributes:
         low: First id of the range.
-        high: Last id of the range, inclusive.
+        high: Last id of the range (inclusive).
     """
 
     low: int = 0
@@ -87,9 +87,9 @@ class IdRange(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RowSlice:
-    """Consecutive rows of a staged file that all have the same event type and hour.
+    """Consecutive rows of a staged file with the same event type and hour.
 
-    A staged file is a Parquet file with records that were read from Kafka.
+    A staged file is a Parquet file with records that were copied from Kafka.
 
     Attributes:
         first: Index of the first row in the file.
@@ -101,7 +101,7 @@ class RowSlice:
 
 
 def write_rows(storage: Storage, stem: str, table: pa.Table, note: StagedNote) -> StagedNote:
-    """Write rows to a new staged file (Parquet with digests) in one atomic step.
+    """Write rows atomically to a new staged file (Parquet with digests).
 
     A staged file contains records that were copied from Kafka.
 
@@ -109,10 +109,10 @@ def write_rows(storage: Storage, stem: str, table: pa.Table, note: StagedNote) -
         storage: Storage to write to.
         stem: Path without digest and suffix. The file is named `<stem>-<digest>.parquet`.
         table: Rows with the columns of EVENT_SCHEMA or AUDIT_SCHEMA.
-        note: Description of the content, stored in the footer.
+        note: Description of the content. It is stored in the footer.
 
     Returns:
-        The note, completed with the file's path.
+        The note with the file's path.
 
     Raises:
         AlreadyExists: A file with the same content and stem exists.
@@ -140,13 +140,13 @@ def read_rows(
     Args:
         storage: Storage of the file.
         path: Path relative to the storage root.
-        row_slices: Row slices, in ascending order and disjoint.
+        row_slices: Disjoint row slices in ascending order.
         columns: Names of the columns to return.
-        id_range: Event ids to return; None for all. With a range, each slice must be sorted by
-            event id.
+        id_range: Range of event ids to return; None for all. With a range, each slice must be
+            sorted by event id.
 
     Returns:
-        A pair: the rows, and the number of rows that each slice contributed.
+        A pair of the rows in the order of the slices, and the number of rows from each slice.
 
     Raises:
         Unreadable: The file is missing, damaged, or shorter than the slices.
@@ -159,7 +159,7 @@ def read_rows(
 def read_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
     """Read columns of all rows of a staged file and verify their digests.
 
-    A staged file is a Parquet file with records that were read from Kafka.
+    A staged file is a Parquet file with records that were copied from Kafka.
 
     Args:
         storage: Storage of the file.
@@ -178,10 +178,10 @@ def read_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
 
 
 def load_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
-    """Read columns of all rows of a staged file and verify their digests; errors are not converted.
+    """Read columns of all rows of a staged file and verify their digests.
 
-    Use it instead of `read_all` to distinguish a missing file from a damaged one; `read_all` raises
-    `Unreadable` for both.
+    Unlike `read_all`, this function raises different exceptions for a missing file and a damaged
+    file. `read_all` raises `Unreadable` in both cases.
 
     Args:
         storage: Storage of the file.
@@ -200,15 +200,17 @@ def load_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
 
 
 def read_note(storage: Storage, path: str) -> StagedNote:
-    """Return the description of a staged file's content from its Parquet footer.
+    """Read the description of a staged file's content from its Parquet footer.
+
+    A staged file contains records that were copied from Kafka.
 
     Args:
         storage: Storage of the file.
         path: Path relative to the storage root.
 
     Returns:
-        The description: id of the ledger (the ETL's state database), number of rows, Kafka offset
-        ranges, and totals by event type and hour.
+        The description, which contains the id of the ledger (the ETL's state database), the number
+        of rows, Kafka offset ranges, and totals by event type and hour.
 
     Raises:
         Unreadable: The file is missing or damaged, or has no valid description.

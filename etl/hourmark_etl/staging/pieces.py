@@ -23,22 +23,21 @@ NOTE_FORMAT: Final = 1
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StagePlan:
-    """The settings that the Spark tasks of a batch need to write Kafka records to staged files.
+    """Settings for the Spark tasks of a batch, which write Kafka records to staged files.
 
-    A staged file contains records that were copied from Kafka. The driver sends an instance to
-    Spark's executors.
+    The driver sends an instance to Spark's executors.
 
     Attributes:
-        storage: Settings of the storage that files are written to.
+        storage: Settings of the storage to which files are written.
         folder: Folder of the batch, relative to the storage root.
         bucket_seconds: Length of a bucket in seconds.
-        types: Event type by name of the event topic on the central cluster.
-        audits: By name of the central audit topic, the id of the site (edge cluster) whose
+        types: Maps the name of an event topic on the central cluster to its event type.
+        audits: Maps the name of a central audit topic to the id of the site (edge cluster) whose
             audit records it contains.
         hosts: Names of the central topics of host reports.
         ledger: UUID of the ledger, the state database of the ETL.
-        schema_types: Event type of each schema id.
-        programs: By schema id, the compiled check of encoded events
+        schema_types: Maps each schema id to its event type.
+        programs: Maps a schema id to the compiled check of encoded events
             (`hourmark.avro.datum_check`).
     """
 
@@ -59,21 +58,20 @@ class StagePlan:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StagedNote:
-    """A description of a staged file's content, stored in the file's Parquet footer.
+    """Description of a staged file's content, stored in the file's Parquet footer.
 
-    A staged file contains all records of its kind (events or audit records) in certain ranges of
-    Kafka offsets.
+    A staged file contains copies of all events or audit records in given ranges of Kafka offsets.
 
     Attributes:
-        ledger: UUID of the ledger (the ETL's state database) that the file was staged for.
+        ledger: UUID of the ledger (the ETL's state database) for which the file was staged.
         kind: EVENTS or AUDIT.
         rows: Number of rows.
-        spans: Kafka offset ranges that the file was staged from.
+        spans: Kafka offset ranges from which the file was staged.
         groups: Totals by event type and hour, for a file of events.
         audit_groups: Totals by event type and hour, for a file of audit records.
-        path: Path of the file relative to the storage root; not stored in the footer.
-        observed_ms: First and last time at which a service first received the byte ranges of an
-            audit file, in Unix milliseconds; None for events.
+        path: Path of the file, relative to the storage root. It is not stored in the footer.
+        observed_ms: Earliest and latest time at which a service received the byte ranges of the
+            audit records, in Unix milliseconds; None for a file of events.
     """
 
     ledger: str
@@ -87,10 +85,10 @@ class StagedNote:
 
     @property
     def file(self) -> StagedFile:
-        """Return the entry that the ledger (the ETL's state database) stores for this file.
+        """Return the entry for this file in the ledger, the ETL's state database.
 
-        It has the path, kind, number of rows, offset ranges and observation times, but not the
-        totals by event type and hour.
+        The entry contains the path, kind, number of rows, offset ranges and observation times. It
+        does not contain the totals by event type and hour.
         """
         return StagedFile(
             path=self.path,
@@ -103,7 +101,7 @@ class StagedNote:
     def with_path(self, path: str) -> StagedNote:
         """Return a copy of the description with another file path.
 
-        The path is also changed in each item of `groups` and `audit_groups`.
+        The path is also replaced in each item of `groups` and `audit_groups`.
 
         Args:
             path: New path relative to the storage root.
@@ -126,7 +124,7 @@ class StagedNote:
 
     @classmethod
     def from_json(cls, path: str, text: str) -> StagedNote:
-        """Parse the JSON of a file's footer, which `to_json` returned.
+        """Parse the JSON that `to_json` returned.
 
         Args:
             path: Path of the file, which is stored in the result.
@@ -157,7 +155,7 @@ class StagedNote:
 
 
 class ReportRecord(NamedTuple):
-    """A record of the topic of host reports, as read from Kafka.
+    """A record read from a topic of host reports.
 
     Attributes:
         partition: Partition of the topic.
@@ -171,14 +169,14 @@ class ReportRecord(NamedTuple):
 
 
 class StagedChunk(NamedTuple):
-    """The files and records that result from staging one chunk of Kafka records.
+    """Result of staging one chunk of Kafka records.
 
-    The caller commits them to the ledger, the ETL's state database.
+    The caller must commit it to the ledger, the ETL's state database.
 
     Attributes:
-        files: Descriptions of the written files: at most one file of events, and one of audit
-            records per audit topic.
-        reports: Host reports, without repeated ones.
+        files: Descriptions of the written files: at most one file of events, and at most one file
+            of audit records per audit topic.
+        reports: Host reports without repeated reports.
         set_aside: Malformed event records, which were not staged.
     """
 
@@ -188,12 +186,12 @@ class StagedChunk(NamedTuple):
 
     @property
     def groups(self) -> tuple[StagedGroup, ...]:
-        """Return the totals of the event file by event type and hour; empty without such a file."""
+        """Return the totals of the event file by type and hour; empty if there is no such file."""
         return tuple(g for f in self.files for g in f.groups)
 
     @property
     def audit_groups(self) -> tuple[AuditGroup, ...]:
-        """Return the totals of all audit files by event type and hour; empty without such files."""
+        """Return the totals of all audit files by event type and hour; empty if there are none."""
         return tuple(g for f in self.files for g in f.audit_groups)
 
 

@@ -1,9 +1,9 @@
 """The plan of a micro-batch: offset spans to read, assigned to tasks. Pure functions.
 
 Every partition with a backlog gets a fair share of a batch: the largest equal share with which all
-fit. A small type next to a large backlog is therefore staged completely and at once. The bytes of a
-type are limited while reading: each span carries its part of the limit and ends early when that is
-used up, so no estimate of record sizes is needed.
+fit. A small type next to a large backlog is therefore staged completely and immediately. The bytes
+of a type are limited while reading: each span has its share of the limit and ends early when that
+is used up, so no estimate of record sizes is needed.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ TASK_RECORDS_MIN: Final = 5_000  # fewer are not worth a task, and a file, of th
 
 
 class ReadSpan(NamedTuple):
-    """A range of offsets of one Kafka partition to read, with a limit on the size of its records.
+    """A range of Kafka offsets to read from one partition, with a size limit.
 
     Attributes:
         span: Topic-partition with start and end offset.
-        bytes_max: Maximum bytes of record values. Reading ends with the record that reaches the
-            limit.
-        begin: Offset and leader epoch to fetch from instead of the span's start, so that the broker
-            detects a truncated log; None to fetch from the start.
+        bytes_max: Maximum size of the record values in bytes. Reading ends with the record that
+            reaches the limit.
+        begin: Offset and leader epoch from which to fetch instead of the span's start. They allow
+            the broker to detect a truncated log. None to fetch from the start.
     """
 
     span: OffsetSpan
@@ -38,15 +38,15 @@ class ReadSpan(NamedTuple):
 
     @property
     def records(self) -> int:
-        """Return the number of offsets in the range, an upper limit of its number of records.
+        """Return the number of offsets in the range, which is an upper bound of its records.
 
-        Transaction markers use offsets too, so the range may contain fewer records.
+        The range may contain fewer records, because transaction markers also use offsets.
         """
         return self.span.end - self.span.start
 
     @property
     def partition(self) -> Partition:
-        """Return the topic-partition on the central cluster that is read."""
+        """Return the topic-partition on the central cluster."""
         return Partition(self.span.topic, self.span.partition)
 
 
@@ -57,7 +57,7 @@ class PlannedBatch(NamedTuple):
 
     Attributes:
         folder: Folder of the batch's files, relative to the storage root.
-        tasks: For each task, the offset ranges that it reads.
+        tasks: Offset ranges of each task.
     """
 
     folder: str
@@ -95,16 +95,16 @@ def _read_span(span: Sequence[Any], bytes_max: int, begin: Sequence[int] | None)
 def find_resume_offset(position: StagingPosition, log_start: int) -> StartOffset | None:
     """Return the offset and leader epoch from which to resume reading a partition.
 
-    The result is the offset after the last staged record, with the leader epoch of this record. The
-    staging position (next offset to stage) itself is not suitable: control records before it may
-    have a later epoch, and the broker would report a truncation that did not happen.
+    The result is the offset after the last staged record, and the leader epoch of this record. The
+    staging position (next offset to stage) is not suitable. Control records before it may have a
+    later epoch, and the broker would then report a false truncation.
 
     Args:
         position: Staging position (next offset to stage) of the partition.
         log_start: Start offset of the partition's log.
 
     Returns:
-        The offset and epoch; None if no epoch is known or the log no longer has that offset.
+        The offset and epoch. None if no epoch is known, or if the log no longer has the offset.
     """
     if (
         position.leader_epoch is None
@@ -116,9 +116,9 @@ def find_resume_offset(position: StagingPosition, log_start: int) -> StartOffset
 
 
 def make_empty_span(position: StagingPosition) -> OffsetSpan:
-    """Create an offset range without records, which starts and ends at the next offset to stage.
+    """Create an empty offset range at the next offset to stage.
 
-    Reading it lets the broker compare leader epochs without returning records.
+    Reading this range causes the broker to compare leader epochs, but returns no records.
 
     Args:
         position: Staging position (next offset to copy to storage) of the partition.
@@ -140,16 +140,16 @@ def plan_spans(
     type_bytes_max: int,
     starts: Mapping[Partition, int] | None = None,
 ) -> list[ReadSpan]:
-    """Choose the offset ranges that the next batch reads, one for each partition with new records.
+    """Choose the offset ranges of the next batch, one for each partition with new records.
 
     Args:
         positions: Staging positions (next offset to copy to storage) of the partitions.
-        ends: Committed end offset of each partition, exclusive.
-        records_max: Maximum number of offsets in the batch. Each partition gets at least one, even
-            if the total then exceeds the maximum.
-        type_bytes_max: Maximum bytes of record values per topic.
-        starts: Log start offset of each partition, needed to let brokers compare leader epochs;
-            None for no comparison.
+        ends: Committed end offset (exclusive) of each partition.
+        records_max: Maximum number of offsets in the batch. Each partition gets at least one
+            offset, even if the maximum is then exceeded.
+        type_bytes_max: Maximum size of the record values per topic, in bytes.
+        starts: Log start offset of each partition, which is required for brokers to compare leader
+            epochs; None for no comparison.
 
     Returns:
         The offset ranges; empty if there are no new records.
@@ -182,14 +182,14 @@ def assign_to_tasks(
 ) -> tuple[tuple[ReadSpan, ...], ...]:
     """Assign offset ranges to tasks so that all tasks read about the same number of records.
 
-    The partitions of a topic stay in one task unless they exceed a task's share.
+    All partitions of a topic are assigned to the same task, unless they exceed a task's share.
 
     Args:
         spans: Offset ranges to assign.
-        tasks_max: Maximum number of tasks. Fewer are used if there are few records.
+        tasks_max: Maximum number of tasks. Fewer tasks are used if there are few records.
 
     Returns:
-        For each task, the offset ranges that it reads; no task is empty.
+        Offset ranges of each task. No task is empty.
     """
     total = _records(spans)
     tasks = min(tasks_max, max(1, -(-total // TASK_RECORDS_MIN)))

@@ -57,12 +57,12 @@ REFRESH_S: Final = 30.0  # between comparisons of topic ids, log starts and numb
 
 
 class SchemaMeanings(NamedTuple):
-    """The event type of each schema id, and the compiled checks of encoded events.
+    """Event types and compiled checks of schema ids.
 
     Attributes:
-        types: Event type of each schema id in the ledger, the ETL's state database. Schema ids
-            whose ledger row is damaged are missing.
-        programs: Compiled check of encoded events (`hourmark.avro.datum_check`), by schema id.
+        types: Event type of each schema id in the ledger, the ETL's state database. Schema ids with
+            a damaged row are omitted.
+        programs: Compiled checks of encoded events (`hourmark.avro.datum_check`), by schema id.
     """
 
     types: Mapping[int, str]
@@ -85,19 +85,18 @@ class _FailedPlan(InputPartition):
 
 
 class StreamReader(DataSourceStreamReader):
-    """The Spark stream reader that stages the event types of one shard.
+    """Spark stream reader that stages the event types of one shard.
 
-    Spark calls it to plan micro-batches and to run their tasks. Errors of planning and of tasks are
-    not raised to Spark. They are returned as a `TaskFailure` in a task's result, and the driver
-    raises them.
+    Spark calls it to plan micro-batches and to run their tasks. Errors are not raised to Spark.
+    They are returned as a `TaskFailure` in the result of a task, and the driver raises them.
 
     Args:
         config: The configuration.
         lease: Lease of the shard's consumer.
-        shard: Name of the shard: a set of event types that one streaming query stages.
+        shard: Name of the shard, which is a set of event types that one streaming query stages.
         ledger: UUID of the ledger, the state database of the ETL.
-        attempts_max: How often Spark attempts a task.
-        planner: Plans the batches; by default, one is created for the first batch.
+        attempts_max: Maximum number of times that Spark attempts a task.
+        planner: Planner of the batches. If None, one is created for the first batch.
     """
 
     def __init__(
@@ -147,27 +146,26 @@ class StreamReader(DataSourceStreamReader):
     def plan(self) -> PlannedBatch | None:
         """Plan the next micro-batch from the ledger's positions and the ends of the Kafka logs.
 
-        The ledger, which is the ETL's state database, has the next offset to read of each
-        partition.
+        The ledger (the ETL's state database) stores the next offset to read from each partition.
 
         Returns:
-            The offset ranges that each task reads; None if there are no new records.
+            The offset ranges of each task; None if there are no new records.
 
         Raises:
-            EtlStop: A topic was recreated, so that offsets no longer refer to the same records.
-            StaleDriver: A newer consumer of the shard has acquired the lease; end this one.
+            EtlStop: A topic was recreated, so offsets no longer refer to the same records.
+            StaleDriver: A newer consumer of the shard has acquired the lease. End this one.
             Unavailable: Kafka or the ledger cannot be reached.
         """
         return self._plans().next_batch()
 
     def tasks(self, planned: PlannedBatch) -> list[InputPartition]:
-        """Create the Spark tasks of a planned batch, with the schemas of the topics they read.
+        """Create the Spark tasks of a planned batch, with the schemas of their topics.
 
         Args:
-            planned: The batch.
+            planned: The planned batch.
 
         Returns:
-            One task for each entry of `planned.tasks`; empty for a batch without tasks.
+            One task for each entry of `planned.tasks`; empty if the batch has no tasks.
         """
         if not planned.tasks:  # a query begins with a batch, also where there is nothing to stage
             return []
@@ -182,13 +180,13 @@ class StreamReader(DataSourceStreamReader):
         """Read the records of one task from Kafka and write them to staged files.
 
         Args:
-            partition: A task that `tasks` returned.
+            partition: A task from `tasks`.
 
         Returns:
-            An iterator that stages the records, one chunk at a time, and yields the result of each.
+            An iterator that stages one chunk of records at a time, and yields its result.
 
         Raises:
-            DataLoss: The log no longer has offsets of the task.
+            DataLoss: The log no longer has some of the task's offsets.
             Unavailable: Kafka or the storage cannot be reached.
         """
         assert isinstance(partition, _Task)
@@ -214,12 +212,12 @@ class StreamReader(DataSourceStreamReader):
 
 
 def pack_result(result: TaskResult | TaskFailure) -> pa.RecordBatch:
-    """Pickle the result of a task into one Arrow row, which Spark returns to the driver.
+    """Pickle the result of a task into an Arrow row, which Spark returns to the driver.
 
     `unpack_results` is the inverse.
 
     Args:
-        result: The result, or the error that the driver raises.
+        result: The result, or a failure that the driver will raise.
 
     Returns:
         A record batch with one binary column and one row.
@@ -228,10 +226,10 @@ def pack_result(result: TaskResult | TaskFailure) -> pa.RecordBatch:
 
 
 def unpack_results(rows: Iterable[Row]) -> list[TaskResult]:
-    """Return the results of all tasks of a batch from the rows that Spark collected.
+    """Unpickle the results of all tasks of a batch.
 
     Args:
-        rows: Rows that `pack_result` created.
+        rows: Rows that `pack_result` created, as collected by Spark.
 
     Returns:
         One result per staged chunk of records, in the order of the rows.
@@ -249,7 +247,7 @@ def unpack_results(rows: Iterable[Row]) -> list[TaskResult]:
 def build_stage_plan(
     config: Config, folder: str, topics: set[str], ledger: str, schemas: SchemaMeanings
 ) -> StagePlan:
-    """Create the settings that a task needs to stage records of the given topics.
+    """Create the settings with which a task stages the records of the given topics.
 
     Args:
         config: The configuration.
@@ -281,18 +279,17 @@ def load_schemas(
     topics: Collection[str],
     known: dict[int, SchemaCheck] | None = None,
 ) -> SchemaMeanings:
-    """Load the event type of each schema id, with checks of encoded events for given topics.
+    """Load the event types of schema ids, and the checks of encoded events for the given topics.
 
     Args:
         config: The configuration.
-        database: Database of the ledger.
-        topics: Names of topics on the central cluster. Only checks for their event types are
-            returned.
-        known: Cache of schemas from earlier calls, to which new ones are added; None to read all
-            from the ledger.
+        database: Database of the ledger (the ETL's state database).
+        topics: Names of topics on the central cluster. Checks are returned for their event types.
+        known: Cache of schemas from earlier calls, to which new schemas are added; None to read all
+            schemas from the ledger.
 
     Returns:
-        The event types of all schema ids in the ledger, and the selected checks.
+        The event types of all schema ids in the ledger, and the checks.
     """
     naming, checks = CentralTopicNames.from_settings(config.kafka), {} if known is None else known
     load_schema_checks(database, checks)
@@ -314,7 +311,7 @@ class Planner:
     Args:
         config: The configuration.
         lease: Lease of the shard's consumer.
-        shard: Name of the shard: a set of event types that one streaming query stages.
+        shard: Name of the shard, which is a set of event types that one streaming query stages.
     """
 
     def __init__(self, config: Config, lease: Lease, shard: str) -> None:
@@ -332,16 +329,16 @@ class Planner:
     def next_batch(self) -> PlannedBatch | None:
         """Plan the next micro-batch.
 
-        Partitions with a recent read error are omitted until their next retry. A log that now ends
-        before its staging position (next offset to stage) has lost records. Topics of events and
-        host reports are then staged again from the log start. Audit topics keep their position.
+        Partitions with a recent read error are omitted until their next retry. If a log ends before
+        its staging position (next offset to stage), it has lost records. Topics of events and host
+        reports are then staged again from the log start. Audit topics keep their position.
 
         Returns:
-            The offset ranges that each task reads; None if there are no new records.
+            The offset ranges of each task; None if there are no new records.
 
         Raises:
-            EtlStop: A topic was recreated, so that offsets no longer refer to the same records.
-            StaleDriver: A newer consumer of the shard has acquired the lease; end this one.
+            EtlStop: A topic was recreated, so offsets no longer refer to the same records.
+            StaleDriver: A newer consumer of the shard has acquired the lease. End this one.
             Unavailable: Kafka or the ledger cannot be reached.
         """
         shards = ledger.read_type_shards(self._database)
@@ -401,7 +398,7 @@ class Planner:
         )
 
     def schemas(self, topics: Collection[str]) -> SchemaMeanings:
-        """Return the event type of each schema id, with checks of events for the given topics.
+        """Return the event types of schema ids, and the checks of events for the given topics.
 
         Args:
             topics: Names of topics on the central cluster.

@@ -52,14 +52,14 @@ _SCHEMA: Final = pa.schema(
 
 
 class UnreadablePartition(NamedTuple):
-    """A Kafka partition that could not be read further, with the offset and the reason.
+    """A Kafka partition that could not be read completely.
 
     Attributes:
         topic: Topic name.
         partition: Partition number.
         offset: First offset that could not be read.
-        why: Readable reason.
-        is_truncated: Whether the partition's log lost records before the offset.
+        why: Human-readable reason.
+        is_truncated: Whether the partition's log has lost records before this offset.
     """
 
     topic: str
@@ -73,7 +73,7 @@ class UnreadablePartition(NamedTuple):
         """Convert a Kafka read error to a description that can be pickled.
 
         Args:
-            error: Error that the Kafka reader raised for one partition.
+            error: Error that the Kafka reader raised for a partition.
 
         Returns:
             Topic, partition, offset and reason of the error.
@@ -88,14 +88,14 @@ class UnreadablePartition(NamedTuple):
 
 
 class RecordChunk(NamedTuple):
-    """A chunk of committed records that was read from Kafka, with the offset ranges that it covers.
+    """A chunk of committed Kafka records and the offset ranges that it covers.
 
     Attributes:
         table: All committed records in `spans`, with the columns key, value, topic, partition and
             offset.
         spans: Offset ranges of the chunk, one per partition.
         single_epoch_partitions: Partitions whose records in the table all have the same leader
-            epoch, which is the `leader_epoch` of the partition's span.
+            epoch. The epoch is the `leader_epoch` of the partition's span.
     """
 
     table: pa.Table
@@ -117,13 +117,13 @@ class _Reading:
 class SpanReader:
     """A Kafka consumer that reads given offset ranges and then stops.
 
-    It is a context manager, which closes the consumer on exit. Only one `read` call may be active
-    at a time.
+    Use an instance as a context manager, which closes the consumer. Only one call of `read` may be
+    active at a time.
 
     Args:
         cluster: Settings of the Kafka cluster.
-        max_message_bytes: Maximum size of a Kafka message in bytes; it limits the size of fetches.
-        stall_s: Seconds without progress after which reading fails.
+        max_message_bytes: Maximum size of a Kafka message in bytes. It limits the size of fetches.
+        stall_s: Timeout in seconds. Reading fails if there is no progress for this time.
     """
 
     def __init__(
@@ -160,22 +160,22 @@ class SpanReader:
         chunk_bytes: int = PIECE_BYTES,
         unread: list[UnreadablePartition] | None = None,
     ) -> Iterator[RecordChunk]:
-        """Yield all committed records of several offset ranges in chunks.
+        """Yield the committed records of several offset ranges in chunks.
 
-        The records of each partition are in ascending order of their offsets.
+        The records of each partition are in ascending order of offsets.
 
         Args:
-            spans: Offset ranges to read, each with a limit of bytes.
+            spans: Offset ranges to read, each with a size limit.
             chunk_bytes: Approximate size of a chunk, in bytes of record values.
-            unread: List to which partitions that cannot be read are added, while reading continues
-                with the others. If None, such a partition ends the read with an exception.
+            unread: List to which partitions that cannot be read are added; the other partitions are
+                still read. If None, the first such partition raises an exception.
 
         Yields:
             The chunks; nothing if the ranges are empty.
 
         Raises:
-            DataLoss: The log no longer has the offsets. The message names topic, partition and
-                offsets.
+            DataLoss: The log no longer has some of the offsets. The message contains topic,
+                partition and offsets.
             PartitionError: A partition cannot be read, and `unread` is None.
             Unavailable: The cluster cannot be reached.
         """

@@ -40,16 +40,16 @@ _MALFORMED: Final = ("", BAD_KEY, NO_FRAMING, BAD_FRAMING)
 
 
 class CheckedRecords(NamedTuple):
-    """The result of checking event records: valid records, and those that failed a check.
+    """Result of checking event records: valid records, and records that failed a check.
 
     Attributes:
         table: Valid records in input order, with the columns key, value, topic, partition and
             offset.
-        codes: For each valid record, the index of its event type in the parameter `types` of
+        codes: Event type of each valid record, as an index into the parameter `types` of
             `check_records`.
-        key: For each valid record, its parsed key.
-        schemas: For each valid record, its schema id.
-        set_aside: The records that failed a check, with the reasons.
+        key: Parsed keys of the valid records.
+        schemas: Schema ids of the valid records.
+        set_aside: Records that failed a check, with the reasons.
     """
 
     table: pa.Table
@@ -66,21 +66,21 @@ def check_records(
     spans: Sequence[OffsetSpan],
     plan: StagePlan,
 ) -> CheckedRecords:
-    """Check Kafka records of event topics, and separate those that no bucket can contain.
+    """Validate Kafka records of event topics, and separate the invalid ones.
 
-    A record fails if its key or value is malformed, or if its schema or content does not belong to
-    the topic's event type.
+    A record is invalid if its key or value is malformed, if its schema id belongs to another event
+    type, or if its content does not match the schema. Buckets cannot contain invalid records.
 
     Args:
         table: Records with the columns key, value, topic, partition and offset.
         types: Event types.
-        codes: For each record, the index of its event type in `types`.
-        spans: Offset ranges that were read; they provide the topic ids.
-        plan: Provides the event types and content checks of schema ids. Records whose schema id has
-            no check are accepted here and checked when a bucket is written.
+        codes: Event type of each record, as an index into `types`.
+        spans: Offset ranges that were read. They provide the topic ids.
+        plan: Settings with the event types and content checks of schema ids. A record whose schema
+            id has no check is accepted, and checked when its bucket is written.
 
     Returns:
-        The valid records, and the failed ones with their reasons.
+        The valid records, and the invalid records with the reasons.
     """
     topic_ids = {s.topic: s.topic_id for s in spans}
     set_aside: list[ExcludedRecords] = []

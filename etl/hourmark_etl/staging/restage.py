@@ -38,12 +38,12 @@ _LOG = logging.getLogger(__name__)
 class Restager:
     """Replaces missing or damaged staged files by reading their records from Kafka again.
 
-    A staged file contains records that were copied from Kafka. The work is done in the driver's
-    process; it needs memory for the records of one staged file.
+    A staged file contains records that were copied from Kafka. The records are processed in the
+    driver process, which needs enough memory for the records of one staged file.
 
     Args:
         config: The configuration.
-        database: Database of the ledger, which lists the records of each file.
+        database: Database of the ledger, which stores the offset ranges and totals of each file.
         storage: Storage with the staged files.
     """
 
@@ -52,10 +52,10 @@ class Restager:
         self._central = Cluster(config.kafka.central_cluster, "central")
 
     def restage(self, lease: Lease, path: str) -> str:
-        """Create a staged file again from Kafka, and replace the unreadable file in the ledger.
+        """Create a staged file again from Kafka, and replace the unreadable file.
 
-        The new file must contain the rows that the ledger (the ETL's state database) records for
-        the unreadable file, which is then deleted.
+        The rows of the new file must match the totals in the ledger (the ETL's state database). The
+        unreadable file is then replaced in the ledger and deleted.
 
         Args:
             lease: Lease that gives this process the exclusive right to change the ledger.
@@ -65,9 +65,9 @@ class Restager:
             Path of the new file, relative to the storage root.
 
         Raises:
-            DataLoss: Kafka no longer has all of the records, or they differ. The message names
-                topics and offsets.
-            Finding: The ledger has no such file.
+            DataLoss: Kafka no longer has all of the records, or they differ from the ledger. The
+                message contains the topics and offsets.
+            Finding: The ledger does not list the file.
             StaleDriver: Another process has taken over the lease.
         """
         known = read_ledger_file(self._database, path)

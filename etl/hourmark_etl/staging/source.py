@@ -51,14 +51,14 @@ class _PackedReader(DataSourceStreamReader):
 
 
 def kafka_source(shard: str, reader: DataSourceStreamReader) -> type[DataSource]:
-    """Create the data source class of a shard, which the caller registers with Spark.
+    """Create the Spark data source class of a shard.
 
-    The reader is embedded in the class instead of being passed in options, because Spark shows
-    options in query plans and the reader's settings may contain secrets.
+    The caller must register the class with Spark. The reader is not passed in options, because its
+    settings may contain secrets and Spark shows options in query plans.
 
     Args:
-        shard: Name of the shard: a set of event types that one streaming query stages.
-        reader: Reader that the source uses. It must be picklable.
+        shard: Name of the shard, which is a set of event types that one streaming query stages.
+        reader: Reader for the source. It must be picklable.
 
     Returns:
         A class whose format name in Spark is `source_name(shard)`.
@@ -80,11 +80,9 @@ def kafka_source(shard: str, reader: DataSourceStreamReader) -> type[DataSource]
 
 
 def source_name(shard: str) -> str:
-    """Return the format name under which the data source of a shard is registered with Spark.
-
-    Pass it to `spark.readStream.format`.
+    """Return the Spark format name of a shard's data source, for `spark.readStream.format`.
 
     Args:
-        shard: Name of the shard: a set of event types that one streaming query stages.
+        shard: Name of the shard, which is a set of event types that one streaming query stages.
     """
     return f"hourmark-{shard}"

@@ -1,7 +1,8 @@
 """Classifies errors that Spark and the JVM raise, which are available only as text.
 
-Errors of Python code do not come here: tasks and the planning of batches return theirs as values
-(`hourmark_etl.execution.task_failures`), and the driver's own are exceptions. Text remains for
+Errors of Python code are not handled here: tasks and the planning of batches return them as values
+(`hourmark_etl.execution.task_failures`), and the driver's own errors are exceptions. Text remains
+for
 
 - a Python process that was lost, and with it anything it could have returned;
 - an executor that was lost, or the exclusion of all executors;
@@ -44,7 +45,7 @@ def format_query_error(error: BaseException | None) -> str:
     A Java stack trace is appended only if the Java exception has no message of its own.
 
     Args:
-        error: The error, or None if Spark reports none.
+        error: The error; None if Spark reports no error.
 
     Returns:
         The text; a fixed text if `error` is None.
@@ -56,7 +57,7 @@ def format_query_error(error: BaseException | None) -> str:
 
 
 def classify_spark_error(text: str) -> HourmarkError:
-    """Return the exception that corresponds to the text of an error from Spark or the JVM.
+    """Convert the text of an error from Spark or the JVM to an exception.
 
     Args:
         text: Text of the error, as `format_query_error` returns it.

@@ -78,15 +78,15 @@ def stage_table(
     Malformed event records are not written; they are returned separately.
 
     Args:
-        table: Records with the columns key, value, topic, partition and offset, from topics of the
-            plan only; at most 2 GiB of keys and of values.
-        spans: Offset ranges that the records cover completely.
+        table: All records in `spans`, with the columns key, value, topic, partition and offset. The
+            topics must be topics of the plan. The keys and the values may have up to 2 GiB each.
+        spans: Offset ranges of the records.
         plan: Settings of the batch.
         storage: Storage to write to.
 
     Returns:
-        Descriptions of the written files, host reports and malformed event records. The caller
-        commits them to the ledger.
+        Descriptions of the written files, host reports and malformed event records. The caller must
+        commit them to the ledger (the ETL's state database).
 
     Raises:
         BadRecord: A record on a control topic (audit records, host reports) is malformed. No file
@@ -256,12 +256,12 @@ def _is_possible(promised: Promise, bucket_seconds: int) -> bool:
 
 
 def compute_promises_digest(record: AuditRecord) -> bytes:
-    """Compute a digest of the promises in an audit record: its event ids and counts.
+    """Compute a digest of the event ids and counts in an audit record.
 
-    An audit record states which events a delivery service wrote for one byte range of a log file,
-    with a count for each event type and hour. Two audit records of the same byte range with
-    different digests contradict each other. The algorithm must never change, because new digests
-    are compared with digests in old staged files.
+    An audit record states how many events of each type and hour a delivery service has written for
+    a byte range of a log file. If two audit records of the same byte range have different digests,
+    they contradict each other. The algorithm must never change, because new digests are compared
+    with digests in old staged files.
 
     Args:
         record: The audit record.
@@ -284,8 +284,8 @@ def compute_promises_digest(record: AuditRecord) -> bytes:
 def compute_checksums_digest(record: AuditRecord) -> bytes | None:
     """Compute a digest of the event checksums in an audit record.
 
-    An audit record may contain a checksum of the events' values for each event type and hour. Audit
-    records of the same events have equal digests.
+    An audit record may contain a checksum of the events' values for each event type and hour. If
+    two audit records describe the same events, their digests are equal.
 
     Args:
         record: The audit record.
@@ -362,17 +362,15 @@ class _Run:
 def drop_repeated_reports(
     reports: Iterable[tuple[ReportRecord, HostReport]],
 ) -> tuple[ReportRecord, ...]:
-    """Drop host reports that contain no new information for the ledger.
+    """Drop host reports that contain no new information for the ledger (the ETL's state database).
 
-    A host report states how far a host's log sources are delivered, and how much data was lost.
-    Hosts report every two seconds, but the ledger keeps only the last report of a host and the
-    increase of its losses. Therefore, if consecutive reports of one process state the same losses,
-    only the first and the last of these reports are returned. If a host reports through delivery
-    services whose clocks differ, the recorded time of a loss may be off by that difference.
+    A host report states how far each log source has been delivered and how much data was lost. The
+    ledger only stores the last report of a host and the increase of its losses. If consecutive
+    reports of a process state the same losses, only the first and the last of them are returned.
 
     Args:
-        reports: Records with their decoded reports, in partition order. All reports of a host are
-            in one partition.
+        reports: Records with their decoded reports, in the order of offsets. All reports of a host
+            are in the same partition.
 
     Returns:
         The remaining records in the order of partition and offset.
@@ -416,13 +414,14 @@ def _bad(table: pa.Table, row: int, why: str) -> BadRecord:
 
 
 class TaskResult(NamedTuple):
-    """The result of staging one chunk of records in a Spark task.
+    """Result of staging one chunk of records in a Spark task.
 
     Attributes:
-        piece: The written files, the host reports, and the malformed records that were not written.
+        piece: The written files, the host reports, and the malformed records, which were not
+            written.
         spans: Offset ranges that were staged.
-        unread: Partitions that could not be read further; only in the last result of a task,
-            otherwise empty.
+        unread: Partitions that could not be read completely. Empty except in the last result of a
+            task.
     """
 
     piece: StagedChunk
@@ -435,7 +434,8 @@ def read_and_stage(
 ) -> Iterator[TaskResult]:
     """Read all records of a task from Kafka and write them to staged files.
 
-    Partitions that cannot be read do not delay the others. They are listed in the last result.
+    If a partition cannot be read, the others are still staged. The last result lists all partitions
+    that could not be read.
 
     Args:
         spans: Offset ranges of the task.
@@ -447,7 +447,7 @@ def read_and_stage(
         The result of each chunk of records.
 
     Raises:
-        DataLoss: The log no longer has offsets of a range.
+        DataLoss: The log no longer has some of the offsets.
         Unavailable: Kafka or the storage cannot be reached.
     """
     unread: list[UnreadablePartition] = []
@@ -469,15 +469,15 @@ def stage_chunks(
     record.
 
     Args:
-        chunks: Chunks to stage; the chunks of each partition are in the order of offsets.
+        chunks: Chunks to stage. The chunks of each partition must be in the order of offsets.
         plan: Settings of the batch.
         storage: Storage to write to.
         unread: Partitions that could not be read. The reader may add entries while chunks are
             consumed.
 
     Yields:
-        The result of each chunk. If partitions could not be read or staged completely, a last
-        result without files lists them.
+        The result of each chunk. If any partition could not be read or staged completely, the last
+        result lists these partitions and contains no files.
 
     Raises:
         StorageError: A file could not be written.
@@ -541,7 +541,7 @@ def find_first_valid_offset(table: pa.Table, plan: StagePlan) -> int | None:
     Args:
         table: Records of one partition of a control topic, in ascending order of offsets, with the
             columns key, value, topic, partition and offset.
-        plan: Provides the names of audit topics and the length of a bucket.
+        plan: Settings with the names of audit topics and the length of a bucket.
 
     Returns:
         The offset; None if all records are malformed or the table is empty.

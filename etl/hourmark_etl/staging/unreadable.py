@@ -25,11 +25,11 @@ _PROBE_STALL_S: Final = 5.0
 
 
 def skip_unreadable(config: Config, topic: str, partition: int) -> OffsetGap:
-    """Skip the records of a partition that cannot be read, so that staging continues after them.
+    """Skip the records of a partition that cannot be read, so that staging can continue.
 
-    The skipped offsets are recorded in the ledger (the ETL's state database) as a gap. Hours that
-    may need these records stay open until an operator's override accepts the gap. Staging copies
-    Kafka records to files on storage.
+    Staging copies Kafka records to files on storage. The skipped offsets are recorded in the ledger
+    (the ETL's state database) as a gap. Hours that may depend on these records stay open until an
+    operator's override accepts the gap.
 
     Args:
         config: The configuration.
@@ -40,8 +40,8 @@ def skip_unreadable(config: Config, topic: str, partition: int) -> OffsetGap:
         The gap that was recorded.
 
     Raises:
-        UsageError: Staging is not blocked at this partition, or the partition can be read now.
-        NoLedger: There is no ledger.
+        UsageError: Staging of this partition is not blocked, or the partition can be read again.
+        NoLedger: The ledger does not exist.
     """
     with open_existing_ledger(config) as database:
         error = read_errors(database).get(Partition(topic, partition))
@@ -67,11 +67,10 @@ def skip_unreadable(config: Config, topic: str, partition: int) -> OffsetGap:
 
 
 def find_first_stageable_offset(config: Config, partition: Partition, offset: int) -> int:
-    """Return the first offset of a partition that can be read and staged.
+    """Return the first offset of a partition that can be read and staged (copied to storage).
 
-    On event topics, this is the first readable record, because malformed ones do not block staging
-    (copying to storage). On control topics (audit records, host reports), the record must also be
-    well-formed.
+    On event topics, this is the first readable offset, because malformed records do not block
+    staging. On control topics (audit records, host reports), the record must also be well-formed.
 
     Args:
         config: The configuration.
@@ -114,8 +113,8 @@ def find_first_stageable_offset(config: Config, partition: Partition, offset: in
 def find_first_readable_offset(config: Config, partition: Partition, offset: int) -> int:
     """Return the first offset of a partition that can be read.
 
-    Kafka reads whole record batches, so a damaged batch makes all of its offsets unreadable. The
-    search uses growing steps and then bisection.
+    Kafka consumers read whole record batches, so all offsets of a damaged batch are unreadable. The
+    function searches with growing steps, and then by bisection.
 
     Args:
         config: The configuration.

@@ -43,7 +43,7 @@ DAMAGE: Final = (pa.ArrowException, OSError, EOFError, ValueError, LookupError, 
 
 
 def compute_digest(content: bytes | memoryview) -> bytes:
-    """Compute the BLAKE2b digest of some bytes.
+    """Compute the BLAKE2b digest of a byte string.
 
     Args:
         content: Bytes to hash.
@@ -66,7 +66,7 @@ def encode_verified(table: pa.Table, note: bytes, rows_in_group: int) -> tuple[m
         rows_in_group: Maximum number of rows per row group.
 
     Returns:
-        A pair: the file's content, and the digest in hex that the file's name must end in.
+        A pair of the file's content and the hex digest with which the file's name must end.
     """
     sink = pa.BufferOutputStream()
     # Where chunks stand is known when the footer is finished; so their digests take the place of as
@@ -97,15 +97,15 @@ def encode_verified(table: pa.Table, note: bytes, rows_in_group: int) -> tuple[m
 class VerifiedFile:
     """An open Parquet file whose content is verified against digests when it is read.
 
-    The footer is verified against the file's name when an instance is created, and column chunks
-    when they are read. If the content does not match, one of the exceptions in `DAMAGE` is raised.
+    The footer is verified when an instance is created, and column chunks when they are read. If the
+    content does not match its digest, one of the exceptions in `DAMAGE` is raised.
 
     Args:
-        file: The open file; the caller closes it.
-        path: Path of the file, whose name ends in the digest of the footer.
-        tail_bytes: Size of the first read, at the end of the file, of a file that is not read as a
-            whole.
-        gap_bytes_max: Maximum distance between column chunks that are read together, in bytes.
+        file: The open file. The caller must close it.
+        path: Path of the file. Its name ends with the digest of the footer.
+        tail_bytes: Size of the first read, in bytes, at the end of a large file. It should include
+            the footer.
+        gap_bytes_max: Maximum gap in bytes between column chunks that are read together.
 
     Attributes:
         metadata: Parquet metadata from the footer.

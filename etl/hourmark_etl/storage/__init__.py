@@ -63,9 +63,7 @@ __all__ = [
 
 
 def open_storage(settings: StorageSettings) -> Storage:
-    """Create the storage backend that the settings select.
-
-    The function does not connect to the storage.
+    """Create the storage backend for the given settings, without connecting to the storage.
 
     Args:
         settings: The `storage` settings. `root` is a URL `file:///…` or `hdfs://host:port/path`.

@@ -16,14 +16,14 @@ from hourmark.errors import Unavailable
 
 
 class StorageError(Unavailable):
-    """Raised if a storage operation on one path fails.
+    """Raised if a storage operation on a path fails.
 
     Instances can be pickled, so an error in a Spark worker reaches the driver unchanged.
 
     Attributes:
         path: Path relative to the storage root.
         url: Complete URL of the path.
-        what: Readable reason.
+        what: Human-readable reason.
     """
 
     next_step = "check the storage's log, then try again"
@@ -39,7 +39,7 @@ class StorageError(Unavailable):
 
 
 class AlreadyExists(StorageError):
-    """Raised if a path that an operation would create already exists.
+    """Raised if the path to create already exists.
 
     The operation has not changed anything.
     """
@@ -50,16 +50,13 @@ class AlreadyExists(StorageError):
 class ContentLost(StorageError):
     """Raised if the storage reports that a path does not exist or has lost content.
 
-    Retrying the operation does not help. A server error without an explanation is never converted
-    to this class.
+    Retrying the operation does not help. A server error without an explanation never raises this
+    exception.
     """
 
 
 class NotFound(ContentLost):
-    """Raised if a path does not exist.
-
-    The error is also raised if the path is a folder although the operation requires a file.
-    """
+    """Raised if a path does not exist, or is a folder although the operation requires a file."""
 
     next_step = "check the path and storage.root"
 
@@ -88,7 +85,7 @@ class NoSpace(StorageError):
 class SafeMode(StorageError):
     """Raised if a write is refused because HDFS is in safe mode.
 
-    Safe mode is normally temporary, so the operation can be retried later.
+    Safe mode is usually temporary. Retry the operation later.
     """
 
     next_step = (

@@ -30,9 +30,9 @@ class StorageEntry:
         name: File or folder name, without the folder's path.
         size: Size in bytes; 0 for a folder.
         is_folder: Whether the entry is a folder.
-        changed_ms: Time of the last change in Unix milliseconds, by the storage's clock. For a file
-            that is still being written, HDFS reports the creation time. The attribute is ignored in
-            comparisons.
+        changed_ms: Modification time in Unix milliseconds, according to the storage's clock. For a
+            file that is being written, HDFS reports the creation time. Comparisons of entries
+            ignore this attribute.
     """
 
     name: str
@@ -44,9 +44,9 @@ class StorageEntry:
 class Storage(Protocol):
     """Interface of a file system with files and folders below one storage root.
 
-    Paths are relative to the root and separated by `/`. All methods raise StorageError if the
-    storage is unavailable or refuses the operation, and ValueError for an invalid path. Instances
-    are immutable. They can be pickled and shared by threads.
+    Paths are relative to the root and use `/` as separator. All methods raise StorageError if the
+    storage is unavailable or refuses the operation, and ValueError if a path is invalid. Instances
+    are immutable, thread-safe and picklable.
     """
 
     def write_new(self, path: str, content: bytes, *, unpublished: bool = False) -> None:
@@ -58,8 +58,8 @@ class Storage(Protocol):
         Args:
             path: Path of the new file, relative to the storage root.
             content: Bytes to write.
-            unpublished: Whether no reader accesses the path before it is renamed. This may be
-                cheaper.
+            unpublished: Set to True if no reader accesses the path before it is renamed. The write
+                may then be faster.
 
         Raises:
             AlreadyExists: The path exists.
@@ -76,15 +76,15 @@ class Storage(Protocol):
 
         Args:
             path: Path of the new file, relative to the storage root.
-            unpublished: Whether no reader accesses the path before it is renamed. The backend may
-                then write the file in place, which is cheaper.
+            unpublished: Set to True if no reader accesses the path before it is renamed. The
+                backend may then write the file in place, which is faster.
 
         Returns:
             A context manager whose value is a writable binary stream.
 
         Raises:
-            AlreadyExists: The path exists. Raised on entry if the backend knows by then, otherwise
-                when the block ends.
+            AlreadyExists: The path exists. The backend may detect this on entry, or only at the end
+                of the block.
         """
 
     def read(self, path: str, *, size: int | None = None) -> bytes:
@@ -92,7 +92,7 @@ class Storage(Protocol):
 
         Args:
             path: Path of the file, relative to the storage root.
-            size: Size of the file in bytes if it is known; saves a request.
+            size: Size of the file in bytes if known. This saves a request.
 
         Returns:
             The bytes of the file; empty for an empty file.
@@ -110,7 +110,7 @@ class Storage(Protocol):
 
         Args:
             path: Path of the file, relative to the storage root.
-            size: Size of the file in bytes if it is known; saves a request.
+            size: Size of the file in bytes if known. This saves a request.
 
         Returns:
             A stream positioned at the start of the file.
@@ -140,31 +140,30 @@ class Storage(Protocol):
             path: Path relative to the storage root.
 
         Returns:
-            False if the path does not exist, even if its parent folder is missing too.
+            False if the path or its parent folder does not exist.
 
         Raises:
-            StorageError: The storage is unavailable, so the answer is unknown.
+            StorageError: The storage is unavailable, so the result is unknown.
         """
 
     def list(self, folder: str) -> list[StorageEntry]:
-        """Return the files and folders that a folder directly contains, sorted by name.
+        """List the files and folders in a folder, without recursion.
 
-        A missing folder raises an error instead of counting as empty, so that a wrong storage root
-        is never mistaken for a bucket without files. Use `list_if_exists` if the folder may be
-        missing.
+        A missing folder raises an error, so that a wrong storage root is never mistaken for an
+        empty bucket. Use `list_if_exists` if the folder may not exist.
 
         Args:
             folder: Path of the folder, relative to the storage root; "" is the root.
 
         Returns:
-            One entry for each file and folder; empty if the folder is empty.
+            One entry for each file and folder, sorted by name; empty if the folder is empty.
 
         Raises:
             NotFound: The folder does not exist.
         """
 
     def make_folder(self, path: str) -> None:
-        """Create a folder and its missing parents. Does nothing if the folder already exists.
+        """Create a folder and its missing parents. If the folder exists, nothing is done.
 
         Args:
             path: Path of the folder, relative to the storage root.
@@ -189,7 +188,7 @@ class Storage(Protocol):
     def delete(self, path: str) -> None:
         """Delete a file, or a folder with its content.
 
-        The path disappears atomically. Does nothing if the path does not exist.
+        The path disappears atomically. If it does not exist, nothing is done.
 
         Args:
             path: Path relative to the storage root.
@@ -199,10 +198,10 @@ class Storage(Protocol):
         """
 
     def url(self, path: str) -> str:
-        """Return the URL with which Spark's JVM accesses a path.
+        """Return the URL of a path for Spark's JVM.
 
         Args:
-            path: Path relative to the storage root; it need not exist.
+            path: Path relative to the storage root. It need not exist.
 
         Returns:
             A URL `hdfs://…` or `file:///…`. Special characters are not escaped, as
@@ -211,7 +210,7 @@ class Storage(Protocol):
 
 
 def list_if_exists(storage: Storage, folder: str) -> list[StorageEntry]:
-    """Return the files and folders that a folder directly contains, if the folder exists.
+    """List the files and folders in a folder, without recursion. A missing folder is empty.
 
     Args:
         storage: Storage of the folder.
@@ -238,12 +237,12 @@ def delete_all(storage: Storage, paths: Iterable[str]) -> int:
             content.
 
     Returns:
-        Number of paths that no longer exist, including paths that did not exist before. A path that
-        the storage user may not delete is logged and not counted.
+        Number of paths that no longer exist, including paths that did not exist before. If the
+        storage user has no permission to delete a path, a warning is logged and it is not counted.
 
     Raises:
-        StorageError: The storage is unavailable, or refuses a request for a reason other than
-            missing permission. Some paths may have been deleted.
+        StorageError: The storage is unavailable, or refuses a request for another reason. Some
+            paths may have been deleted.
     """
 
     def is_gone(path: str) -> bool:
@@ -262,7 +261,7 @@ def map_concurrently(
 ) -> Iterator[_Result]:
     """Call a function with each item in up to 8 threads, and yield the results in order.
 
-    If a call raises an exception, the iterator raises it in place of the result, and the iteration
+    If a call raises an exception, the iterator raises it instead of yielding the result, and then
     ends.
 
     Args:

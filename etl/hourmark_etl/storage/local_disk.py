@@ -50,10 +50,10 @@ _ERRORS: Final[dict[int | None, type[StorageError]]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LocalDisk(Storage):
-    """Storage backend that keeps files in a folder of the local file system.
+    """Storage backend that stores files in a folder of the local file system.
 
     Attributes:
-        root: Root folder. It is created by the first write.
+        root: Root folder. The first write creates it.
     """
 
     root: Path

@@ -1,4 +1,4 @@
-"""What an HDFS NameNode reports about itself on its HTTP port, which is no part of WebHDFS."""
+"""Reads the status that an HDFS NameNode reports on its HTTP port, outside of WebHDFS."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _DIRECT: Final = build_opener(ProxyHandler({}))
 def read_namenode_info(webhdfs: str, seconds: float) -> dict[str, Any] | None:
     """Return the attributes of an HDFS NameNode's JMX bean `NameNodeInfo`.
 
-    They contain, for example, the safe mode, the live DataNodes and the number of missing blocks.
+    Examples are the safe mode, the live DataNodes and the number of missing blocks.
 
     Args:
-        webhdfs: The NameNode's HTTP address, the setting `storage.webhdfs`.
+        webhdfs: HTTP address of the NameNode (setting `storage.webhdfs`).
         seconds: Timeout of the request in seconds.
 
     Returns:
-        Values by attribute name; None if the server responds without this bean, for example because
-        it is a WebHDFS gateway.
+        Values by attribute name. None if the server does not have this bean, for example because it
+        is a WebHDFS gateway.
 
     Raises:
         OSError: The server does not answer in time.

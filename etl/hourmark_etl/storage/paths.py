@@ -16,11 +16,11 @@ SCRATCH: Final = ".unfinished"
 
 
 def check_path(path: str, *, root_allowed: bool = False) -> str:
-    """Validate a relative storage path, and return it unchanged.
+    """Validate a relative storage path and return it unchanged.
 
     Args:
         path: Path relative to the storage root.
-        root_allowed: Whether to accept the empty path, which denotes the root.
+        root_allowed: Whether to accept the empty path, which is the root.
 
     Returns:
         The value of `path`.
@@ -46,7 +46,7 @@ def parent_folder(path: str) -> str:
         path: Path relative to the storage root.
 
     Returns:
-        Path of the parent; "", which denotes the root, for a path without a slash.
+        Path of the parent. For a path without a slash, this is "" (the root).
     """
     return path.rpartition("/")[0]
 

@@ -64,10 +64,10 @@ class _Done(BaseModel, strict=True):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class WebHdfs(Storage):
-    """Storage backend on HDFS, accessed through the WebHDFS REST API.
+    """Storage backend for HDFS that uses the WebHDFS REST API.
 
     Attributes:
-        namenode: Address `hdfs://host:port` that Spark's JVM uses.
+        namenode: `hdfs://host:port` of the NameNode, for Spark's JVM.
         root: Absolute path of the storage root in HDFS.
         http: `http://host:port` of the NameNode.
         user: HDFS user name that is sent with all requests.
@@ -150,8 +150,9 @@ class WebHdfs(Storage):
     def rename_new(self, source: str, target: str) -> None:
         """Move a file or folder atomically to a path that does not exist yet.
 
-        If the response to a rename is lost, the method compares the file id (inode number) at the
-        target with that of the source. HDFS keeps the id during a rename and never reuses it.
+        If the response to the rename is lost, this method compares the file id (inode number) of
+        the target with that of the source. A rename does not change the id, and HDFS never reuses
+        ids.
 
         Args:
             source: Path of the existing file or folder.

@@ -45,15 +45,15 @@ class _Located(BaseModel):
 
 
 class Upload(io.RawIOBase):
-    """Writable stream that creates one HDFS file with a chunked HTTP request.
+    """Writable stream that creates an HDFS file with a chunked HTTP request.
 
-    Call `finish` to complete the upload. If the stream is closed without `finish`, the upload is
-    aborted and may leave a partial file, which the caller must delete. The chunked encoding follows
+    Call `finish` to complete the upload. If the stream is closed before that, the upload is
+    aborted. It may leave a partial file, which the caller must delete. The chunked encoding follows
     RFC 9112, section 7.1.
 
     Args:
-        target: The HDFS file that is created.
-        connection: Connection to a DataNode on which the request headers were sent.
+        target: The HDFS file to create.
+        connection: Connection to a DataNode on which the request headers have been sent.
     """
 
     def __init__(self, target: WebHdfsTarget, connection: http.client.HTTPConnection) -> None:
@@ -64,14 +64,14 @@ class Upload(io.RawIOBase):
 
     @classmethod
     def begin(cls, target: WebHdfsTarget, replication: int) -> Upload:
-        """Start the upload of a new file to a DataNode that the NameNode selects.
+        """Start to upload a new file to a DataNode that the NameNode selects.
 
         Args:
             target: File to create.
             replication: Number of replicas of the file.
 
         Returns:
-            The open stream, to which the caller writes the content.
+            The open stream for the content.
 
         Raises:
             AlreadyExists: The file exists.
@@ -107,11 +107,11 @@ class Upload(io.RawIOBase):
         return length
 
     def finish(self) -> None:
-        """Complete the upload, and wait until the DataNode confirms it.
+        """Complete the upload and wait for the confirmation of the DataNode.
 
         Raises:
-            StorageError: The upload was refused, or its outcome is unknown. The caller must then
-                delete the partial file.
+            StorageError: The upload was refused, or its outcome is unknown. The caller must delete
+                the partial file.
         """
         self._send(b"0\r\n\r\n")
         self._check_answer()
@@ -159,11 +159,11 @@ class Download(io.RawIOBase):
     """Seekable, unbuffered binary stream that reads a complete HDFS file.
 
     Each read requests up to `WINDOW_BYTES` from a DataNode. Wrap an instance in a `BufferedReader`
-    with a buffer of this size. Reads raise BadBlocks if no intact replica is left, and StorageError
-    for other failures.
+    with a buffer of this size. Reads raise BadBlocks if no intact replica is available, and
+    StorageError for other failures.
 
     Args:
-        target: File to read.
+        target: The file to read.
         size: Size of the file in bytes.
     """
 
@@ -189,9 +189,9 @@ class Download(io.RawIOBase):
         return self._position
 
     def readall(self) -> bytes:
-        """Read and return all bytes from the current position to the end of the file.
+        """Read all bytes from the current position to the end of the file.
 
-        The bytes are requested in several requests of up to `WINDOW_BYTES` each.
+        Each request reads up to `WINDOW_BYTES`.
 
         Returns:
             The bytes; b"" at the end of the file.

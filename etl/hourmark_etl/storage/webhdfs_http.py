@@ -70,7 +70,7 @@ _local = threading.local()
 class OutcomeUnknown(StorageError):
     """Raised if the response to a WebHDFS request is missing or invalid.
 
-    The operation may or may not have been executed. Retry it only if it is safe to repeat.
+    The operation may or may not have been executed. Retry it only if it is idempotent.
     """
 
     next_step = (
@@ -100,15 +100,15 @@ class WebHdfsTarget:
     retry_pauses_s: tuple[float, ...] = RETRY_PAUSES_S
 
     def unknown_outcome(self, server: str, what: object) -> OutcomeUnknown:
-        """Create an exception that reports a missing or invalid response. It is not raised.
+        """Create, but do not raise, an exception for a missing or invalid response.
 
         Args:
             server: Address of the server, for the message.
-            what: Cause of the failure, either an exception or a text. The message is truncated to
-                500 characters.
+            what: Cause of the failure, an exception or a text. The message is truncated to 500
+                characters.
 
         Returns:
-            The exception, which contains the path and URL of this target.
+            The exception with the path and URL of this target.
         """
         cause = f"{type(what).__name__}: {what}" if isinstance(what, Exception) else what
         return OutcomeUnknown(
@@ -117,7 +117,7 @@ class WebHdfsTarget:
 
 
 class WebHdfsResponse(NamedTuple):
-    """WebHDFS response that has the expected HTTP status.
+    """WebHDFS response with the expected HTTP status.
 
     Attributes:
         content: Response body.
@@ -133,8 +133,8 @@ class WebHdfsResponse(NamedTuple):
     def is_empty_success(self) -> bool:
         """Return whether the response is Hadoop's empty confirmation of a completed operation.
 
-        The body must be empty and the content type binary. A login page of a proxy, for example,
-        does not qualify, although it may have the expected HTTP status.
+        The body must be empty and the content type must be binary. This excludes other responses
+        with the expected HTTP status, such as the login page of a proxy.
         """
         return self.kind == _BYTES and not self.content
 
@@ -163,7 +163,7 @@ def request_json(
         **parameters: Additional query parameters.
 
     Returns:
-        An instance of `model`.
+        The response body as an instance of `model`.
 
     Raises:
         OutcomeUnknown: No valid response arrived, even after retries.
@@ -215,7 +215,8 @@ def run_on_datanode(
 ) -> T:
     """Request a DataNode from the NameNode, and call a function with the DataNode's address.
 
-    If the outcome at the DataNode is unknown, the call is repeated with another DataNode.
+    If the outcome at the DataNode is unknown, the request is repeated, and this DataNode is
+    excluded.
 
     Args:
         target: File that the operation reads or creates.

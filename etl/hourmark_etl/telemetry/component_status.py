@@ -1,8 +1,8 @@
 """Status of the ETL driver for `hourmark status` and `hourmark doctor`.
 
-The driver's metrics endpoint is asked first. It usually listens on the driver's machine only, so
-elsewhere the driver's heartbeats in the ledger determine the status. A heartbeat that looks too old
-is observed until the next one would have been written, because this machine's clock may be wrong.
+The driver's metrics endpoint is queried first. It usually listens on the driver's machine only. On
+other machines, the driver's heartbeats in the ledger determine the status. If a heartbeat seems too
+old, the check waits for the next one, because this machine's clock may be wrong.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def driver_status(config: Config, now_ms: int) -> ComponentStatus:
         - `NOT_RUNNING` if there is no recent heartbeat, or if no driver has ever run
         - `UNKNOWN` if the ledger cannot be read from this machine
 
-        A driver that was stopped in an orderly way, or never started, is not reported as a problem.
+        A driver that was shut down cleanly, or never started, is not reported as a problem.
     """
     address = f"{config.etl.metrics_host}:{config.etl.metrics_port}"
     answer = _ask_metrics(address) if config.etl.metrics_port else None

@@ -1,4 +1,4 @@
-"""Computes gauge values from the ledger: ages of open buckets, watermarks of event types. Pure."""
+"""Computes gauge values from ledger data, such as bucket ages and watermarks. Performs no I/O."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WINDOW_SECONDS: Final = 300.0
 
 
 class LagWindow:
-    """Sliding window over the watermark lags of all event types in the last five minutes.
+    """Sliding window of watermark lags over the last five minutes.
 
     The watermark lag of an event type is the number of seconds by which its log sources are behind
     the current time. Each call of `add` contributes one sample. The driver calls it once a minute.
@@ -49,9 +49,9 @@ class LagWindow:
 def watermarks_ms(
     frontiers: Collection[Frontier], reporters: Collection[ReportedSource], now_ms: int
 ) -> dict[str, int]:
-    """Return the time up to which the log data of each event type has been delivered.
+    """Return the watermark of each event type: the time up to which its log data is delivered.
 
-    This time, called the watermark, is the minimum over all live sources that may deliver the type.
+    A watermark is the minimum over all live log sources that may deliver the type.
     The running time is linear in the number of sources and types.
 
     Args:
@@ -77,9 +77,9 @@ def watermarks_ms(
 def slowest_source(
     frontiers: Collection[Frontier], reporters: Collection[ReportedSource]
 ) -> ReportedSource | None:
-    """Return the log source that is furthest behind among all sources that delay a bucket.
+    """Return the slowest of the log sources that delay a bucket.
 
-    A source that has never caught up counts as the furthest behind. Event types whose row in the
+    A source that has never caught up counts as the slowest. Event types whose row in the
     ledger (the ETL's state database) is damaged are ignored.
 
     Args:
@@ -87,7 +87,7 @@ def slowest_source(
         reporters: Latest report of each log source.
 
     Returns:
-        Report of the slowest source; None if no event type waits for any source.
+        Latest report of the slowest source; None if no event type waits for a source.
     """
     reports = LatestReports(reporters)
     awaited = {
@@ -100,7 +100,7 @@ def slowest_source(
 
 
 def oldest_open_ages_s(frontiers: Collection[Frontier], now_ms: int) -> dict[str, float]:
-    """Return by how many seconds the next bucket of each event type is overdue.
+    """Return how long the next bucket of each event type has been overdue.
 
     Back-filled hours count from the end of their type's first hour.
 
@@ -179,9 +179,9 @@ def count_batch_events(
 
     Args:
         batch: Committed micro-batch.
-        fixed_hours: By event type, two hours as of the commit: the first hour whose bucket was not
-            closed, and the first hour whose bucket still accepted events. Events of a type that is
-            absent count as timely.
+        fixed_hours: Maps each event type to two hours, as of the commit: the first hour whose
+            bucket was not closed, and the first hour whose bucket still accepted events. Events of
+            a type that is absent count as timely.
         bucket_seconds: Length of a bucket in seconds.
         duration_s: Duration of the batch in seconds.
         now_ms: Current time, Unix milliseconds.

@@ -3,7 +3,7 @@
 docs/metrics.md explains how to interpret them. No metric has a label per event type, because a
 thousand types would create a thousand series of each metric. Instead there are sums over types, and
 the `OLDEST_SHOWN` oldest open buckets by type. Counters follow the driver's actions; gauges are set
-once a minute from the ledger (`Gauges`).
+once a minute from the ledger (`GaugeValues`).
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ class BatchCounts:
         timely: Number of events whose bucket still accepted events.
         late: Number of events whose bucket no longer accepted events.
         falsely_late: Number of late events whose bucket was not closed yet.
-        late_seconds: Sum over the late events of the seconds since the end of their hour.
+        late_seconds: Total lateness of all late events in seconds. The lateness of an event is the
+            time since the end of its hour.
         bytes: Total size of the events' Avro datums in bytes.
         event_files: Number of staged files with events.
         audit_files: Number of staged files with audit records.
@@ -128,7 +129,8 @@ class CounterTotals:
     Attributes:
         timely: Staged events whose bucket still accepted events.
         late: Staged events whose bucket no longer accepted events.
-        late_seconds: Sum over the late events of the seconds since the end of their hour.
+        late_seconds: Total lateness of all late events in seconds. The lateness of an event is the
+            time since the end of its hour.
         files: Staged files, which hold copies of Kafka records.
         batches: Committed micro-batches.
         batch_seconds: Total duration of the micro-batches in seconds.
@@ -152,7 +154,7 @@ class CounterTotals:
             earlier: Totals of the same `EtlMetrics` instance at the earlier time.
 
         Returns:
-            New totals, each of which is the difference of the two values.
+            The increase of each counter.
         """
         return from_row(
             CounterTotals,

@@ -1,7 +1,8 @@
-"""Progress of a running driver: counts what it did, sets the gauges, and logs a progress line.
+"""Progress of a running driver: updates counters and gauges, and logs a progress line.
 
-The gauges are computed once a minute, which takes a handful of queries; each is one pass over event
-types or reporters. Every `PROGRESS_SECONDS` one log line summarizes them for operators.
+The gauges are computed once a minute with a few queries, each of which reads all event types or
+all reporting sources once. Every `PROGRESS_SECONDS`, one log line summarizes the progress for
+operators.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OverdueHour:
-    """Oldest hour of any event type that has ended, but whose bucket is not closed.
+    """The oldest overdue hour across all event types.
+
+    An hour is overdue if it has ended but its bucket is not closed.
 
     Attributes:
         event_type: Event type of the hour.
@@ -202,8 +205,8 @@ def format_caught_up(source: ReportedSource | None, now_ms: int) -> str:
     A source has caught up if all of its data has been delivered.
 
     Args:
-        source: Latest report of the source that is furthest behind, from `slowest_source`; None if
-            no source is awaited.
+        source: Latest report of the slowest source, from `slowest_source`; None if no bucket waits
+            for a source.
         now_ms: Current time, Unix milliseconds.
 
     Returns:

@@ -53,7 +53,7 @@ def storage_server(config: Config) -> list[ServerStatus]:
 
 
 def evaluate_namenode_info(address: str, info: Mapping[str, Any]) -> ServerStatus:
-    """Determine from the attributes of an HDFS NameNode whether files can be written and read.
+    """Check whether HDFS can read and write files, given the attributes of its NameNode.
 
     The function performs no I/O.
 

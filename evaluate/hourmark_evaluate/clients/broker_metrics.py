@@ -135,20 +135,20 @@ def compare_with_metrics(
 ) -> tuple[MetricComparison, ...]:
     """Compare record counts of a consumer with the metrics of the brokers.
 
-    Log end offsets are always compared. A broker's count of incoming records restarts at 0 with the
-    broker, so these counts are compared only if `undisturbed`. The topics must be new and written
-    without transactions, so that each offset is one record.
+    Log end offsets are always compared. Counts of incoming records are compared only if
+    `undisturbed` is True, because they restart at 0 with the broker. The topics must be new and
+    written without transactions, so that each offset is one record.
 
     Args:
         counts: Number of records that a consumer read, by (topic, partition).
         metrics: The metrics of every broker of the cluster.
         replication: Replication factor of the topics.
-        undisturbed: Whether no broker was restarted since the topics were created.
+        undisturbed: Whether all brokers have been running since the topics were created.
 
     Returns:
         Two or three comparisons, in this order: the total number of records by log end offset; the
-        number of replicas with the expected log end offset; if `undisturbed`, the total number of
-        records by incoming count.
+        number of replicas with the expected log end offset; and, if `undisturbed` is True, the
+        total count of incoming records.
     """
     ends = [
         (at, broker.log_ends[at]) for broker in metrics for at in counts if at in broker.log_ends

@@ -27,7 +27,7 @@ class EvaluatedCluster:
         properties: Additional client settings, by librdkafka's names.
 
     Attributes:
-        ids: Ids of all brokers when the connection was made, ascending.
+        ids: Ids of all brokers at the time of connection, ascending.
         settings: Connection settings, with the replication factor of new topics.
         cluster: The client of the cluster.
     """
@@ -112,7 +112,7 @@ class EvaluatedCluster:
                     raise Unavailable(f"group {name} could not be deleted: {error}") from error
 
     def partition_leader(self, topic: str, partition: int = 0) -> int:
-        """Return the id of the broker that leads a topic's partition.
+        """Return the id of the broker that leads a partition.
 
         Args:
             topic: Name of an existing topic.
@@ -127,7 +127,7 @@ class EvaluatedCluster:
         return int(leader)
 
     def broker_address(self, broker: int) -> str:
-        """Return the address of a broker, as advertised to clients when this object was created.
+        """Return the address that a broker advertised when this object was created.
 
         Args:
             broker: Id of the broker.
@@ -141,10 +141,10 @@ class EvaluatedCluster:
         return self._addresses[broker]
 
     def responds(self, broker: int) -> bool:
-        """Return whether a broker is available.
+        """Return whether a broker answers a metadata request.
 
-        The broker is available if it answers a metadata request that is sent directly to it. Other
-        brokers may still list a stopped broker.
+        The request is sent directly to the broker, because other brokers may still list it after
+        it was stopped.
 
         Args:
             broker: Id of the broker.
@@ -152,24 +152,23 @@ class EvaluatedCluster:
         return self._metadata_from(broker) is not None
 
     def are_all_in_sync(self, topics: Collection[str]) -> bool:
-        """Return whether all brokers are available and all replicas of given topics are in sync.
+        """Return whether all brokers are available and the given topics are fully in sync.
 
-        Metadata is requested from each broker directly, because the other brokers report a stopped
-        broker as available and in sync until its session expires.
+        Metadata is requested directly from each broker. Other brokers report a stopped broker as
+        available and in sync until its session expires.
 
         Args:
             topics: Names of the topics to check.
 
         Returns:
             True if every broker responds, lists all other brokers, and reports every partition of
-            the topics as fully in sync. False also if a broker does not know a topic.
+            the topics as fully in sync; False otherwise, including if a broker does not know a
+            topic.
         """
         return all(self._reports_all_in_sync(broker, topics) for broker in self.ids)
 
     def count_out_of_sync(self) -> int:
-        """Return the number of partitions without a leader or with an out-of-sync replica.
-
-        All topics of the cluster are counted.
+        """Count the partitions of the cluster without a leader or with an out-of-sync replica.
 
         Raises:
             Unavailable: The cluster does not answer.
@@ -177,9 +176,9 @@ class EvaluatedCluster:
         return sum(map(_is_out_of_sync, _partitions(_metadata(self.cluster))))
 
     def count_single_replica(self) -> int:
-        """Return the number of partitions of the cluster that have only one replica.
+        """Count the partitions of the cluster that have only one replica.
 
-        Such partitions are lost if the disk of their broker is lost.
+        Such a partition is lost if its broker loses its disk.
 
         Raises:
             Unavailable: The cluster does not answer.

@@ -58,8 +58,8 @@ class LoadProducer:
 
     Attributes:
         placement: The topic and partition of each record.
-        fatal_error: The error that stopped the producer permanently; "" if none did.
-        first_error: The error of the first record that failed; "" if none failed.
+        fatal_error: Message of the error that stopped the producer permanently; "" if none did.
+        first_error: Error message of the first record that failed; "" if none failed.
         acknowledged: Number of records acknowledged so far.
         began_s: Monotonic time of the start, in seconds.
     """
@@ -97,7 +97,7 @@ class LoadProducer:
         self.began_s = clock.monotonic_s()
 
     def start(self) -> None:
-        """Start the thread that sends records. This method must be called only once."""
+        """Start the thread that sends records. Call this method only once."""
         self.began_s = self._clock.monotonic_s()
         self._thread.start()
 
@@ -126,10 +126,10 @@ class LoadProducer:
         return len(self._flags)
 
     def has_recovered_since(self, since_s: float) -> bool:
-        """Return whether the load has recovered since a given time.
+        """Return whether the load has recovered from a fault that ended at a given time.
 
         Args:
-            since_s: Seconds since the start of the load.
+            since_s: End of the fault, in seconds since the start of the load.
 
         Returns:
             True if every record sent before `since_s` was acknowledged or has failed, and at least
@@ -147,8 +147,9 @@ class LoadProducer:
         """Return the times and outcomes of all records, as three arrays indexed by record number.
 
         Returns:
-            In this order: seconds from the start of the load until the record was sent; seconds
-            until it was acknowledged or failed, NaN if neither; whether it was acknowledged.
+            In this order: send time, in seconds since the start of the load; time at which the
+            record was acknowledged or failed (NaN if neither happened); whether it was
+            acknowledged.
         """
         sent = self.sent
         return (

@@ -32,12 +32,13 @@ class _Sample:
 
 
 class PositionChecker:
-    """A check that a mirror has copied every record that it claims to have copied.
+    """A check that a mirror has copied all records up to the offsets that it commits.
 
     A mirror commits, for each source partition, the offset up to which it has copied. The checker
-    compares these claims with the records on the target cluster, in repeated samples. A mirror may
-    commit an offset shortly before all records of the same transaction are readable. Each sample is
-    therefore evaluated only after the transactions open at its time have completed.
+    repeatedly compares samples of these offsets with the records on the target cluster. A mirror
+    may commit an offset shortly before all records of the same transaction are readable. Each
+    sample is therefore evaluated only after the transactions that were open at its time have
+    completed.
 
     Attributes:
         claims: The result of all samples evaluated so far.
@@ -57,7 +58,7 @@ class PositionChecker:
     ) -> None:
         """Store one sample, to be evaluated by `evaluate_completed` or `evaluate_remaining`.
 
-        All mappings are by partition of the target cluster, to which the mirror copies.
+        The keys of all mappings are partitions of the target cluster, to which the mirror copies.
 
         Args:
             now_s: Time of the sample, in seconds.
@@ -77,15 +78,15 @@ class PositionChecker:
     ) -> None:
         """Evaluate the samples whose transactions have completed, and add the results to `claims`.
 
-        The transactions of a sample have completed when the target was read up to all end offsets
-        of the sample.
+        The transactions of a sample have completed when the target has been read up to all high
+        watermarks of the sample.
 
         Args:
             now_s: Current time, in seconds, on the clock of `add_sample`.
-            next_offsets: By partition of the target, the offset up to which committed records were
-                read.
-            count_below: Function that returns the number of different records read below given
-                offsets, by partition.
+            next_offsets: Next offset to read from each partition of the target; all committed
+                records below it have been read.
+            count_below: Function that takes an offset for each partition and returns the number of
+                distinct records read below it.
         """
         for sample in self._pending:
             if sample.is_early and not count_missing(sample.claimed, count_below(sample.ends)):
@@ -99,13 +100,14 @@ class PositionChecker:
             self._evaluate_oldest(count_below)
 
     def evaluate_remaining(self, count_below: CountBelow) -> None:
-        """Evaluate all remaining samples, whether or not their transactions have completed.
+        """Evaluate all remaining samples, even if their transactions have not completed.
 
-        Committed records that have not been read by now count as missing.
+        Records that the mirror committed as copied, but that have not been read by now, count as
+        missing.
 
         Args:
-            count_below: Function that returns the number of different records read below given
-                offsets, by partition.
+            count_below: Function that takes an offset for each partition and returns the number of
+                distinct records read below it.
         """
         while self._pending:
             self._evaluate_oldest(count_below)
@@ -118,7 +120,7 @@ class PositionChecker:
 
 
 class MirroredLoadObserver:
-    """A check, during a load test, that a mirror copies every record whose offset it commits.
+    """A check that a mirror under load copies all records up to the offsets that it commits.
 
     The mirror copies the topics of the load from an edge cluster to the central cluster. Call
     `poll` repeatedly while records are copied, then `finish` for the result, then `close`. Not
@@ -132,7 +134,7 @@ class MirroredLoadObserver:
 
     Attributes:
         placement: Topics and partitions of the copies on the central cluster.
-        first_read_times: When each record was first read from the central cluster.
+        first_read_times: Time at which each record was first read from the central cluster.
         reader: Consumer of the copied topics.
         error: Error message of the last `poll`; "" if it succeeded.
     """
@@ -155,11 +157,10 @@ class MirroredLoadObserver:
         self.error = ""
 
     def poll(self) -> None:
-        """Read the mirror's committed positions and then the target cluster, and compare them.
+        """Compare the mirror's committed offsets with the records on the target cluster.
 
-        The positions are read first, so the records they cover must be in the target's logs
-        afterwards. If a cluster does not answer, the error is stored in `error` and nothing is
-        compared.
+        The offsets are read first, so the target's logs must contain all records below them. If a
+        cluster does not answer, the error is stored in `error` and nothing is compared.
         """
         try:
             claimed = self._positions.refresh()
@@ -178,33 +179,29 @@ class MirroredLoadObserver:
         self._checker.evaluate_completed(now_s, self.reader.next_offsets, self.reader.count_below)
 
     def finish(self) -> MirrorPositionResult:
-        """Evaluate all samples that are still pending and return the overall result.
+        """Evaluate all pending samples and return the overall result.
 
-        Call it once, after the last `poll`.
+        Call this method once, after the last `poll`.
 
         Returns:
-            The comparison of the mirror's committed positions with the records on the target
-            cluster.
+            The comparison of the mirror's committed offsets with the records on the target cluster.
         """
         self._checker.evaluate_remaining(self.reader.count_below)
         return self._checker.claims
 
     def has_copied_below(self, number: int) -> bool:
-        """Return whether the mirror has copied all records of the load up to a given one.
+        """Return whether the mirror has copied all records of the load below a given number.
 
-        Only records that `poll` has read from the target cluster count as copied.
+        A record counts as copied once `poll` has read it from the target cluster.
 
         Args:
-            number: Record number (exclusive).
+            number: Record number, exclusive.
         """
         return self.first_read_times.first_missing >= number
 
     @property
     def copied_count(self) -> int:
-        """Number of different records read from the target cluster so far.
-
-        A record that the mirror copied more than once counts once.
-        """
+        """Number of distinct records read from the target cluster so far."""
         return self.reader.distinct_count
 
     def close(self) -> None:
@@ -227,17 +224,16 @@ def merge_sample(
     present: Mapping[Partition, int],
     waiting: int,
 ) -> MirrorPositionResult:
-    """Return the results of a mirror's position checks, updated with one more sample.
+    """Return the result of a mirror check, updated with one more sample.
 
-    The count of samples and the maxima of missing and waiting records are updated. The fields
-    `early_max` and `early_s`, about records that consumers could read only later, are copied from
-    `before`.
+    The number of samples and the maxima of missing and waiting records are updated. The fields
+    `early_max` and `early_s` are copied from `before`.
 
     Args:
-        before: The results so far.
-        claimed: By partition, the number of records committed as copied. If all are 0, `samples`
-            does not increase.
-        present: By partition, the number of records on the target cluster.
+        before: The result so far.
+        claimed: Number of records that the mirror committed as copied, by partition. If all are 0,
+            `samples` does not increase.
+        present: Number of records on the target cluster, by partition.
         waiting: Number of records sent but not copied yet.
     """
     return dataclasses.replace(
@@ -249,10 +245,10 @@ def merge_sample(
 
 
 def count_missing(claimed: Mapping[Partition, int], present: Mapping[Partition, int]) -> int:
-    """Return how many of the claimed records are missing, summed over all partitions.
+    """Return the total number of records that a mirror committed as copied but that are missing.
 
     Args:
-        claimed: By partition, the number of records committed as copied.
-        present: By partition, the number of records found. A partition that is absent has none.
+        claimed: Number of records committed as copied, by partition.
+        present: Number of records found, by partition; 0 for an absent partition.
     """
     return sum(max(0, count - present.get(p, 0)) for p, count in claimed.items())

@@ -32,12 +32,12 @@ _NOT_ALLOWED: Final = (
 
 
 class RecordNumberSet:
-    """A set of the numbers of the test records that a consumer has read, to detect repeated ones.
+    """A set of record numbers that a consumer has read, used to detect duplicates.
 
     It needs one byte of memory for each number up to the highest.
 
     Attributes:
-        count: Number of different record numbers in the set.
+        count: Number of distinct record numbers in the set.
     """
 
     def __init__(self) -> None:
@@ -45,14 +45,13 @@ class RecordNumberSet:
         self._seen = bytearray()  # one byte per record number, 1 if seen
 
     def add(self, number: int | None) -> bool:
-        """Add a record number and return whether it was not in the set before.
+        """Add a record number and return whether it is new.
 
         Args:
-            number: Record number, at least 0; None for a message that is not a record, which is
-                ignored.
+            number: Record number, at least 0. None, for a message that is not a record, is ignored.
 
         Returns:
-            True if the number is new; False if it was seen before or is None.
+            True if the number was not in the set; False if it was, or if it is None.
         """
         if number is None:
             return False
@@ -63,10 +62,10 @@ class RecordNumberSet:
 
 
 class IncrementalReader:
-    """A consumer that reads topics from their beginning, up to the current end at each `poll`.
+    """A consumer that reads topics from the beginning, up to the current end at each `poll`.
 
-    It collects the numbers of the test records of one evaluation run. Records of transactions that
-    are not committed are not read. It is not thread-safe.
+    It collects the numbers of the test records of one evaluation run. It reads only committed
+    records. It is not thread-safe.
 
     Args:
         cluster: The cluster.
@@ -76,7 +75,7 @@ class IncrementalReader:
 
     Attributes:
         records_read: All record numbers read so far, by topic and partition.
-        next_offsets: By partition, the next offset to read; empty before the first poll.
+        next_offsets: Next offset to read from each partition; empty before the first poll.
         last_numbers: Record numbers read by the last `poll`.
     """
 
@@ -97,7 +96,8 @@ class IncrementalReader:
     def poll(self) -> None:
         """Read all records up to the current end of the topics.
 
-        The results are added to `records_read`, and `last_numbers` is replaced.
+        Each test record contains its sequence number. The numbers of the records that were read are
+        added to `records_read`; `last_numbers` contains those of this call only.
 
         Raises:
             Unavailable: The cluster does not answer. The next call continues after the last record
@@ -128,7 +128,7 @@ class IncrementalReader:
 
     @property
     def distinct_count(self) -> int:
-        """Number of different records read so far. A record that was read twice counts once."""
+        """Number of distinct records read so far."""
         return self._known.count
 
     def high_watermarks(self) -> dict[Partition, Offset]:
@@ -140,7 +140,7 @@ class IncrementalReader:
         return self._cluster.ends(self._partitions, committed=False)
 
     def count_below(self, ends: Mapping[Partition, int]) -> dict[Partition, int]:
-        """Return how many different records were read below a given offset, by partition.
+        """Count the distinct records that were read below a given offset of each partition.
 
         Args:
             ends: Offset by partition. The record at this offset is not counted.
@@ -195,11 +195,11 @@ class FirstReadTimes:
         return self._first_missing
 
     def record(self, numbers: Sequence[int], now_s: float) -> None:
-        """Store the time for those record numbers that were not read before.
+        """Store the current time for each record that is read for the first time.
 
         Args:
             numbers: Record numbers that were read.
-            now_s: Seconds since the start of the load.
+            now_s: Current time, in seconds since the start of the load.
         """
         if numbers and (missing := max(numbers) + 1 - len(self._seen_s)) > 0:
             self._seen_s.extend([float("nan")] * missing)
@@ -214,8 +214,8 @@ class FirstReadTimes:
             sent: Number of records sent, which is the length of the array.
 
         Returns:
-            By record number, seconds since the start of the load; NaN for records that were not
-            read.
+            Seconds since the start of the load, indexed by record number; NaN for records that were
+            not read.
         """
         seen: Floats = np.full(sent, np.nan)
         known = np.array(self._seen_s[:sent])
@@ -224,9 +224,9 @@ class FirstReadTimes:
 
 
 class GroupConsumer:
-    """A consumer group with one member, which reads topics from their beginning in its own thread.
+    """A consumer group with one member, which reads topics from the beginning in its own thread.
 
-    It reads committed records and commits its offsets automatically.
+    It reads only committed records, and commits its offsets automatically.
 
     Args:
         cluster: Connection settings.
@@ -236,7 +236,7 @@ class GroupConsumer:
 
     Attributes:
         records_read: All record numbers read, by partition; valid after `stop`.
-        error: The error that stopped the consumer; "" while it is reading.
+        error: Message of the error that stopped the consumer; "" if there was none.
     """
 
     def __init__(
@@ -265,14 +265,14 @@ class GroupConsumer:
 
     @property
     def distinct_count(self) -> int:
-        """Number of different records read so far. A record that was read twice counts once."""
+        """Number of distinct records read so far."""
         return self._known.count
 
     def stop(self) -> None:
         """Stop reading and leave the group; do nothing if already stopped.
 
         Raises:
-            Unavailable: Reading failed earlier. Every call of this method raises the error.
+            Unavailable: The consumer stopped earlier with an error. Each call raises this error.
         """
         self._ending.set()
         self._thread.join()

@@ -1,4 +1,4 @@
-"""What a trial runs with: its environment, the operations on servers, and the course of a trial.
+"""The execution of a trial: its environment, the operations on servers, and its steps.
 
 | module              | content                                                              |
 |---------------------|----------------------------------------------------------------------|

@@ -16,7 +16,7 @@ REPLICAS_MIN = 3  # without one broker, two replicas stay in sync, as an acknowl
 
 
 def why_unavailable(environment: TrialEnvironment) -> str:
-    """Return why brokers cannot be stopped safely, as a reason for the report.
+    """Return the reason why brokers cannot be stopped safely, for the report.
 
     Brokers can be stopped if operations to stop and start them are available, topics have three
     replicas, and all partitions of the edge cluster are in sync.
@@ -50,9 +50,10 @@ def stop_brokers_temporarily(
 ) -> bool:
     """Stop brokers, start them again after a while, and wait for the load to recover.
 
-    The brokers stay down for a tenth of the length of the load, at least 2 s. They are stopped only
-    when all partitions of the edge cluster are in sync, because a partition could otherwise lose
-    its last replica. If that takes longer than 180 s, the outage is recorded as not tried.
+    The function first waits until all partitions of the edge cluster are in sync, because a
+    partition could otherwise lose its last replica. If this takes longer than 180 s, the outage is
+    recorded as not tried. The brokers stay down for a tenth of the duration of the load, but at
+    least 2 s.
 
     Args:
         trial: The running trial.

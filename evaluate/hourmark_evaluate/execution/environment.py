@@ -20,8 +20,8 @@ class EvaluationOptions:
     """The user's options for `hourmark evaluate`, and the time limits derived from them.
 
     Attributes:
-        seconds: Duration of a trial's load, in seconds; outages last a tenth of it, but at least 2
-            s.
+        seconds: Duration of a trial's load, in seconds. An outage lasts a tenth of it, but at
+            least 2 s.
         rate: Peak rate, in events per second.
         event_bytes: Size of an event in bytes.
         partitions: Number of partitions of each topic.
@@ -40,20 +40,20 @@ class EvaluationOptions:
 
     @property
     def steady_rate(self) -> float:
-        """Constant load of trials with faults, in events per second: a quarter of the peak."""
+        """Load of the trials with faults, in events per second: a quarter of the peak."""
         # High enough to show each gap, low enough that a small machine can restart the servers.
         return self.rate / 4
 
     @property
     def outage_s(self) -> float:
-        """Seconds for which a fault keeps a server down: a tenth of `seconds`, but at least 2."""
+        """Duration of an outage in seconds: a tenth of `seconds`, but at least 2."""
         return max(2.0, self.seconds / 10)
 
     @property
     def delivery_timeout_s(self) -> float:
         """Delivery timeout of a record in seconds: twice `outage_s`, but at least 180.
 
-        It is longer than every outage, including the time that servers need to recover.
+        It exceeds the duration of any outage, including the time that servers need to recover.
         """
         return max(180.0, 2 * self.outage_s)
 
@@ -61,7 +61,7 @@ class EvaluationOptions:
     def recovery_s(self) -> float:
         """Time limit for recovery after a fault, in seconds: 4 * `seconds`, but at least 120.
 
-        The report states that a component that needs longer did not recover.
+        A component that needs longer is reported as not recovered.
         """
         return max(120.0, 4 * self.seconds)
 
@@ -77,12 +77,12 @@ class TrialEnvironment:
         operations: The available operations on servers.
         options: The user's options.
         record_format: Format of the records that the load producer sends.
-        run_id: Identifier of the run, part of the names of its topics and groups.
+        run_id: Identifier of the run. It is part of the names of the run's topics and groups.
         clock: Source of time.
         report_progress: Function that is called with each line of progress.
-        jmx: Client of the brokers' metrics; None if they are not available.
-        read_broker_cpu: Function that returns the CPU seconds of each edge broker by process id;
-            None if not available.
+        jmx: Client for the brokers' metrics; None if they are not available.
+        read_broker_cpu: Function that returns the CPU time of each edge broker in seconds, by
+            process id; None if not available.
     """
 
     edge: EvaluatedCluster
@@ -104,13 +104,13 @@ class TrialEnvironment:
         interval_s: float,
         between_checks: Callable[[], None] = lambda: None,
     ) -> bool:
-        """Wait until a condition is true, for as long as a counter keeps growing.
+        """Wait until a condition is true, and give up when a counter stops growing.
 
         Args:
-            condition: Function that returns whether to stop waiting; called about every 0.25 s.
-            read_counter: Function that returns the counter that shows progress.
-            interval_s: Seconds after which the wait ends unless the counter has grown. The counter
-                is read once per such interval.
+            condition: Function that returns True when the wait is over; called about every 0.25 s.
+            read_counter: Function that returns a progress counter.
+            interval_s: Interval in seconds at which the counter is read. If it has not grown since
+                the previous reading, the wait ends.
             between_checks: Function that is called after each check that returns False.
 
         Returns:
@@ -132,7 +132,7 @@ class TrialEnvironment:
         """Wait until a condition is true or the timeout expires.
 
         Args:
-            condition: Function that returns whether to stop waiting; called immediately and then
+            condition: Function that returns True when the wait is over; called immediately and then
                 about every 0.25 s.
             timeout_s: Maximum time to wait, in seconds.
             between_checks: Function that is called after each check that returns False.

@@ -38,7 +38,7 @@ def required_servers(stack: LocalStack) -> tuple[str, ...]:
 
 
 def local_operations(stack: LocalStack, central: EvaluatedCluster | None) -> ServerOperations:
-    """Return the operations that an evaluation may use on the servers of a local stack.
+    """Return the operations that an evaluation can perform on the servers of a local stack.
 
     Args:
         stack: The running stack.
@@ -87,8 +87,8 @@ def read_broker_cpu_seconds(stack: LocalStack) -> dict[int, float]:
         stack: The running local stack.
 
     Returns:
-        CPU seconds by process id; brokers that are not running are absent. A restarted broker has a
-        new process id and starts at 0.
+        CPU seconds by process id. Brokers that are not running are omitted. A restarted broker has
+        a new process id and starts at 0.
     """
     processes = [process for name in stack.brokers if (process := stack.process(name)) is not None]
     times = {process.pid: psutil.Process(process.pid).cpu_times() for process in processes}

@@ -11,13 +11,13 @@ FIRST_COPY_SECONDS = 60.0  # for a mirror to find a new topic; Hourmark's checks
 
 
 def wait_for_first_copy(trial: TrialRun) -> bool:
-    """Wait up to 60 s until the mirror has copied the first record of a trial.
+    """Wait up to 60 s for the mirror to copy the first record of a trial.
 
     Args:
         trial: The running trial.
 
     Returns:
-        True if the mirror copies the trial's topics; False if it does not or if there is no mirror.
+        True if a record was copied; False if none was copied in time or if there is no mirror.
     """
     mirror = trial.mirror
     return mirror is not None and trial.environment.wait_until(
@@ -28,7 +28,7 @@ def wait_for_first_copy(trial: TrialRun) -> bool:
 def why_nothing_copied(trial: TrialRun) -> str:
     """Return the reason why the mirror copied no record of a trial, for the report.
 
-    Call it only if `wait_for_first_copy` returned False.
+    Call this function only if `wait_for_first_copy` returned False.
 
     Args:
         trial: The running trial.

@@ -1,7 +1,7 @@
 """Operations on servers that a trial may use, such as stopping a broker.
 
-The local stack provides all of them; for their own clusters, users provide shell commands. An
-operation that is not available is None, and what needs it is not tried.
+The local stack provides all of them. For their own clusters, users provide shell commands. An
+operation that is not available is None, and trials that need it are reported as not tried.
 """
 
 from __future__ import annotations
@@ -42,12 +42,11 @@ class ServerOperations:
     Attributes:
         stop_broker: Stop a broker, given its id.
         start_broker: Start a stopped broker again, given its id.
-        wipe_broker: Delete the data of a stopped broker, so that the broker starts with an empty
-            disk.
+        wipe_broker: Delete the data of a stopped broker, so that it starts with an empty disk.
         pause_broker: Suspend a broker, as SIGSTOP does, given its id.
         resume_broker: Resume a suspended broker, given its id.
-        refuse_target: Make the target cluster refuse writes to a topic, given the name of the topic
-            there.
+        refuse_target: Make the target cluster refuse writes to a topic, given the topic's name on
+            that cluster.
         accept_target: Make the target cluster accept writes to the topic again.
         stop_worker: Kill a worker of the mirror, given HOST:PORT of the worker's REST server.
         start_worker: Start a killed worker again, given the same address.
@@ -73,7 +72,7 @@ class ServerOperations:
 
 
 def option_name(operation: str) -> str:
-    """Return the command-line option with which users define an operation on servers.
+    """Return the command-line option that defines an operation on servers.
 
     Args:
         operation: Name of the operation, a field of `ServerOperations`, such as "stop_broker".
@@ -85,7 +84,7 @@ def option_name(operation: str) -> str:
 
 
 def describe_missing_operations(operations: ServerOperations, *wanted: str) -> str:
-    """Return a text that names the command-line options to set so that operations are available.
+    """Describe which command-line options are missing for the required operations.
 
     Args:
         operations: The available operations.
@@ -93,7 +92,7 @@ def describe_missing_operations(operations: ServerOperations, *wanted: str) -> s
             "stop_broker".
 
     Returns:
-        A reason for the report, for example "needs --stop-broker and --start-broker"; "" if all
+        Text for the report, for example "needs --stop-broker and --start-broker"; "" if all
         required operations are available.
     """
     absent = [option_name(name) for name in wanted if getattr(operations, name) is None]
@@ -108,7 +107,7 @@ def call_for_each_broker(operation: OnBroker, brokers: Sequence[int]) -> None:
         brokers: Broker ids.
 
     Raises:
-        Exception: One or more calls failed. This is the error of the last failed call; earlier
+        Exception: At least one call failed. The error of the last failed call is raised; earlier
             errors are in its `__context__`.
     """
     with ExitStack() as calls:
@@ -173,10 +172,10 @@ def operations_from_commands(
 ) -> ServerOperations:
     """Return operations that run the user's shell commands.
 
-    A command for a broker may contain the placeholders `{broker}`, `{host}` and `{port}`, a command
-    for a worker of the mirror `{host}` and `{port}`, and a command for the target cluster
-    `{topic}`. Values are quoted for the shell. An operation raises `Unavailable` if its command
-    fails or does not return within 120 s.
+    Commands may contain placeholders, whose values are quoted for the shell: `{broker}`, `{host}`
+    and `{port}` in a command for a broker; `{host}` and `{port}` in a command for a worker of the
+    mirror; `{topic}` in a command for the target cluster. An operation raises `Unavailable` if its
+    command fails or does not return within 120 s.
 
     Args:
         commands: Shell command by operation name, such as "stop_broker"; None or "" if not given.
@@ -223,7 +222,7 @@ def _run_command(text: str, **values: str) -> None:
 
     Args:
         text: The command, which may contain placeholders such as `{host}`.
-        **values: The value of each placeholder by its name; it is quoted for the shell.
+        **values: Value of each placeholder. It is quoted for the shell.
 
     Raises:
         Unavailable: The command failed, or did not return within 120 s and was killed.

@@ -1,6 +1,6 @@
-"""The course of one trial: create topics, run a load, inject faults, and compute the result.
+"""One trial from start to end: create topics, run a load, inject faults, and compute the result.
 
-However a trial ends, including by an error or Ctrl-C, every operation on a server is undone and the
+When a trial ends, even with an error or Ctrl-C, every operation on a server is undone and the
 trial's topics are deleted.
 """
 
@@ -62,14 +62,14 @@ class RecoveryFailed(Unavailable):
 class TrialRun:
     """One running trial of Kafka under load: its producer, its faults, and its observations so far.
 
-    Create it with `start_trial_run`, which starts the load and cleans up at the end.
+    Use `start_trial_run` to create it. That function starts the load and cleans up at the end.
 
     Attributes:
         environment: The clusters, the operations on servers, and the user's options.
         load: The running producer.
         mirror: The observer of the mirror; None if the trial does not use a mirror.
         notes: Remarks for the report.
-        takeovers: Attempts to remove the mirror's leading worker, with their outcome.
+        takeovers: Attempts to remove the mirror's leading worker, and their outcomes.
         group: The consumer group of the trial; None until `start_group_consumer` is called.
         backlog: The result of a backlog measurement; None if there was none.
     """
@@ -100,14 +100,14 @@ class TrialRun:
         """Wait while the load continues, and poll the mirror repeatedly.
 
         Args:
-            seconds: How long to wait.
+            seconds: Time to wait, in seconds.
         """
         self.environment.wait_until(lambda: False, seconds, self.poll_mirror)
 
     def poll_mirror(self) -> None:
-        """Compare the mirror's committed positions with the copied records once.
+        """Compare the mirror's committed offsets with the copied records once.
 
-        Does nothing if the trial does not use a mirror.
+        This method does nothing if the trial does not use a mirror.
         """
         if self.mirror is not None:
             self.mirror.poll()
@@ -131,13 +131,13 @@ class TrialRun:
 
         Args:
             description: Description of the fault for the report.
-            start: Function that starts the fault, for example stops a broker.
+            start: Function that starts the fault, for example by stopping a broker.
             undo: Function that undoes the fault. It must be idempotent, because it is called again
                 after an error, and every 15 s until `has_recovered` returns True.
-            duration_s: Seconds for which the fault lasts once `is_effective` has returned True.
+            duration_s: Duration of the fault in seconds, after `is_effective` has returned True.
             has_recovered: Function that returns whether the servers have recovered.
-            victim: Component whose recovery is awaited. "mirror" also requires that all records
-                sent are copied.
+            victim: Component that must recover. "mirror" also requires that all records sent are
+                copied.
             is_effective: Function that returns whether the fault is in effect.
             before_undo: Function called immediately before `undo` if the fault is still in effect.
 
@@ -197,9 +197,9 @@ class TrialRun:
         self._not_tried.append(f"{description} was not tried: {reason}")
 
     def start_cpu_measurement(self) -> None:
-        """Start to measure the CPU time of client and brokers, and the acknowledged events.
+        """Start measuring the CPU time of client and brokers, and counting acknowledged events.
 
-        The measurement ends when `finish` is called, and its result is part of the trial's result.
+        The measurement ends when `finish` is called. It is part of the trial's result.
         """
         self._cpu_at_start = (self.load.now_s, _process_cpu_s(), self._read_broker_cpu())
 
@@ -266,8 +266,8 @@ class TrialRun:
     def stop_group_consumer(self) -> None:
         """Stop the trial's consumer group and delete it from the cluster.
 
-        Does nothing if `start_group_consumer` was not called. If the group cannot be deleted, the
-        reason is reported as progress and no error is raised.
+        This method does nothing if `start_group_consumer` was not called. If the group cannot be
+        deleted, the reason is reported as progress and no error is raised.
         """
         if self.group is None:
             return
@@ -460,10 +460,10 @@ def start_trial_run(
         environment: The clusters and the user's options.
         name: Short name of the trial, part of its topic names.
         title: Title of the trial for the report.
-        rate: The load's events per second as a function of the seconds since its start.
-        shares: Relative share of the load per topic; one topic is created for each item.
-        mirrored: Whether a mirror copies the topics. If so and if there is a central cluster, the
-            copies are created there and observed too.
+        rate: Rate of the load in events per second, as a function of the seconds since its start.
+        shares: Relative share of each topic in the load; one topic is created for each item.
+        mirrored: Whether a mirror copies the topics. If so, and if there is a central cluster, the
+            copies are created and observed there.
 
     Raises:
         Unavailable: A cluster does not answer or did not create a topic.
@@ -503,8 +503,8 @@ def try_to_undo(undo: Callable[[], None]) -> str:
     """Call a function that undoes a fault, and return its error message.
 
     Args:
-        undo: Idempotent function. It is called a second time on Ctrl-C, before `KeyboardInterrupt`
-            is raised again.
+        undo: Function that undoes the fault. It must be idempotent, because it is called again if
+            Ctrl-C interrupts it; `KeyboardInterrupt` is then raised again.
 
     Returns:
         The message of the `HourmarkError` that `undo` raised; "" if it succeeded. Errors of other

@@ -1,7 +1,7 @@
 """The report as one HTML file without external resources, with plots as inline SVG.
 
-All functions are pure: equal data give equal bytes. Heights in plots are square roots: the peak
-after an outage is so much higher than the load that, on a linear scale, the load would be a flat
+All functions are pure: equal data give equal bytes. Plots have a square-root scale, because the
+peak after an outage is much higher than the load. On a linear scale, the load would be a flat
 line.
 """
 

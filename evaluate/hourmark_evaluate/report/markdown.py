@@ -70,7 +70,7 @@ _LIMITS: Final = """\
 
 
 def as_markdown(evaluation: Evaluation) -> str:
-    """Render an evaluation as a Markdown page, and compare it with published figures.
+    """Render an evaluation as a Markdown page, including a comparison with published figures.
 
     Args:
         evaluation: The result of a completed or interrupted run.

@@ -1,4 +1,4 @@
-"""Figures published by others, compared with the results of a run, with the limits of both.
+"""Figures published by others, compared with the results of a run. The limits of both are stated.
 
 All functions are pure.
 """
@@ -24,8 +24,8 @@ class PublishedFigure:
         figure: The published figure.
         source: Where it was published, as Markdown.
         describe_result: Function that returns the corresponding result of a run as text.
-        figure_scope: What the published figure shows, and what it does not show.
-        result_scope: What the result of the run shows, and what it does not show.
+        figure_scope: What the published figure shows and does not show.
+        result_scope: What the result of the run shows and does not show.
     """
 
     subject: str
@@ -278,8 +278,9 @@ def comparison_rows(evaluation: Evaluation) -> list[tuple[str, ...]]:
         evaluation: The result of a completed or interrupted run.
 
     Returns:
-        Rows with what is compared, the published figure, its source, the result of this run ("not
-        tried here" if there is none), what the published figure shows, and what this result shows.
+        Rows with these cells: what is compared; the published figure; its source; the result of
+        this run ("not tried here" if there is none); what the published figure shows; what this
+        result shows.
     """
     return [
         (

@@ -57,7 +57,7 @@ def format_seconds(value: float | None) -> str:
     """Format a duration in seconds with one decimal, such as "1.5 s".
 
     Args:
-        value: Duration in seconds; None gives "never".
+        value: Duration in seconds; None is formatted as "never".
     """
     return "never" if value is None else f"{value:,.1f} s"
 
@@ -84,8 +84,8 @@ def property_rows(evaluation: Evaluation) -> list[Row]:
     """Return one table row per property, in the order of `KafkaProperty`.
 
     Returns:
-        Rows with the property, its verdict, the number of trials that observed it, and the number
-        of observations ("-" if there are none) followed by any faults.
+        Rows with these cells: the property; its verdict; the number of trials that observed it; the
+        number of observations ("-" if there are none), followed by any faults.
     """
     return [_property_row(one) for one in property_verdicts(evaluation)]
 
@@ -96,8 +96,8 @@ def trial_rows(evaluation: Evaluation) -> list[Row]:
     Returns:
         Rows with title, verdict, number of acknowledged, lost, duplicated and phantom records,
         number of faults, longest wait and slowest recovery. A phantom record was never sent, was
-        altered, or is in the wrong partition. "-" replaces all figures if the trial was not tried
-        or was aborted.
+        altered, or is in the wrong partition. All figures are "-" if the trial was not tried or was
+        aborted.
     """
     return [_trial_row(trial) for trial in evaluation.trials]
 
@@ -106,8 +106,8 @@ def disturbance_rows(evaluation: Evaluation) -> list[Row]:
     """Return one table row per injected fault of all trials.
 
     Returns:
-        Rows with the trial's name, the description of the fault, its duration, the longest wait of
-        a record, and the time to recover ("never" if the time limit was exceeded).
+        Rows with the trial's name, the description of the fault, its duration, the longest time
+        that a record waited, and the time to recover ("never" if the time limit was exceeded).
     """
     return [
         (
@@ -126,8 +126,8 @@ def cost_rows(evaluation: Evaluation) -> list[Row]:
     """Return one table row per trial whose CPU cost was measured.
 
     Returns:
-        Rows with the trial's name, events, events per second, events per second of the client's CPU
-        time, and CPU time per event of the client and of the brokers.
+        Rows with these cells: name of the trial; events; events per second; events per second of
+        the client's CPU time; CPU time per event of the client and of the brokers.
     """
     return [
         _cost_row(trial.name, trial.cost) for trial in evaluation.trials if trial.cost is not None
@@ -137,8 +137,8 @@ def cost_rows(evaluation: Evaluation) -> list[Row]:
 def remarks(evaluation: Evaluation) -> list[str]:
     """Return the remarks of the report, each a sentence that starts with the name of its trial.
 
-    If a trial was not tried, was aborted, or was not compared with the brokers' metrics, a remark
-    states the reason.
+    A remark states the reason if a trial was not tried, was aborted, or was not compared with the
+    brokers' metrics.
 
     Args:
         evaluation: The result of a completed or interrupted run.
@@ -187,7 +187,7 @@ def describe_takeover(takeover: LeaderTakeover) -> str:
         takeover: Outcome of the removal of the leading worker.
 
     Returns:
-        A clause that states how the worker was removed and when another worker led, if ever.
+        Text that states how the worker was removed, and when, if ever, another worker took over.
     """
     led_s = takeover.another_led_s
     outcome = (

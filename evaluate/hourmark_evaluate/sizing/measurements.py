@@ -61,11 +61,11 @@ def fit_coefficients(measured: Sequence[LoadMeasurement]) -> Coefficients:
     """Fit the coefficients of the sizing model to measurements.
 
     Args:
-        measured: At least one measurement. They should differ in rate, event size and number of
-            buckets, and must have the same components.
+        measured: At least one measurement. The measurements must have the same components, and
+            should differ in rate, event size and number of buckets.
 
     Returns:
-        CPU costs by non-negative least squares, and the medians of the byte ratios.
+        CPU costs, fitted by non-negative least squares, and medians of the byte ratios.
     """
     names = measured[0].cores
     loads = [m.load for m in measured]
@@ -80,15 +80,15 @@ def fit_coefficients(measured: Sequence[LoadMeasurement]) -> Coefficients:
 
 
 def relative_errors(measured: LoadMeasurement, coefficients: Coefficients) -> dict[str, float]:
-    """Compare the CPU that the sizing model predicts for a load with the measured CPU.
+    """Compare the CPU time that the sizing model predicts for a load with the measured CPU time.
 
     Args:
         measured: The measurement.
         coefficients: Coefficients of the model.
 
     Returns:
-        The relative error by component, and the relative error of the total under the key "all".
-        For example, 0.1 means that the model predicts 10 % more CPU than was measured.
+        The relative error of each component, and that of the total under the key "all". For
+        example, 0.1 means that the model predicts 10 % more CPU time than was measured.
     """
     predicted = {
         name: coefficients.costs[name].predict_cores(measured.load) for name in measured.cores
@@ -135,7 +135,7 @@ MEASURED: Final = "measured.json"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SizingMeasurements:
-    """Measurements of several loads, to fit and to check the sizing model.
+    """Measurements of several loads, used to fit and check the sizing model.
 
     Attributes:
         about: When, on which machine and for which commit the measurements were made.
@@ -156,14 +156,14 @@ class SizingMeasurements:
         """Return the model's relative error for each measurement in `checked`.
 
         Returns:
-            One dict per measurement: the relative error by component, and the relative error of the
+            One dict per measurement, with the relative error of each component, and that of the
             total under the key "all". For example, 0.1 means that the model predicts 10 % more CPU
-            than was measured.
+            time than was measured.
         """
         return [relative_errors(one, self.coefficients) for one in self.checked]
 
     def as_object(self) -> dict[str, Any]:
-        """Convert the measurements to a JSON-serializable dict, which can be saved in a file.
+        """Convert the measurements to a JSON-serializable dict.
 
         Returns:
             The keys `about`, `fitted` and `checked`. `read_measurements` reads this format.
@@ -178,8 +178,8 @@ def read_measurements(path: Path | None = None) -> SizingMeasurements:
     """Read measurements from a file.
 
     Args:
-        path: JSON file as written by `hourmark bench size --json`; None for the measurements that
-            are part of this package.
+        path: JSON file as written by `hourmark bench size --json`; None for the measurements in
+            this package.
 
     Raises:
         UsageError: The file cannot be read or contains no valid measurements.

@@ -1,10 +1,11 @@
 """The resources that a load needs, per component. All functions are pure.
 
-CPU is linear: a constant part, a part per event, per KB of log line, and per event type or closed
-bucket. A component has the part per type if it handles topics and requests per type. Bytes are
-those of the log lines, multiplied by ratios measured at each stage. The number of machines of a
-component is determined by the scarcest of CPU, network and disk at the allowed utilisation, rounded
-up, and is at least the number needed to tolerate the loss of one machine.
+The CPU cost is linear. It is the sum of a constant part and parts per event, per KB of log lines,
+and per event type or closed bucket. Only components that handle topics and requests per type have a
+part per type. Network and disk are computed from the bytes of the log lines, multiplied by ratios
+measured at each stage. The number of machines of a component is determined by the scarcest of CPU,
+network and disk at the allowed utilisation, rounded up. It is at least the number needed to
+tolerate the loss of one machine.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ class Load:
     """A load of events for which an installation is sized.
 
     Attributes:
-        events_per_second: Peak rate.
+        events_per_second: Peak rate, in events per second.
         event_bytes: Mean size of a log line in bytes, including its line end.
         types: Number of event types.
         hosts: Number of log hosts.
-        bucket_seconds: Length of a bucket (the unit in which events are stored) in seconds.
+        bucket_seconds: Time span of a bucket, the unit in which events are stored, in seconds.
         retention_hours: Retention of the Kafka topics, edge and central, in hours.
         kept_days: Retention of closed buckets, in days.
         replication: Replication factor of Kafka topics and of HDFS.
-        mean_to_peak: Daily mean rate divided by the peak rate, used for disk space.
+        mean_to_peak: Mean daily rate divided by the peak rate, used to compute disk space.
     """
 
     events_per_second: float
@@ -56,7 +57,7 @@ class Load:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """The capacity of one machine, and the share of it that may be used at the peak.
+    """The capacity of one machine, and the allowed utilisation at the peak.
 
     Attributes:
         cores: Number of CPU cores.
@@ -74,7 +75,8 @@ class Machine:
 class CpuCost(NamedTuple):
     """The CPU cost of one component, as coefficients of a linear model.
 
-    `predict_cores` adds the coefficients, each multiplied by the corresponding quantity of a load.
+    `predict_cores` multiplies each coefficient by the corresponding quantity of a load and returns
+    the sum.
 
     Attributes:
         constant: CPU seconds per second that one instance uses without load.
@@ -95,7 +97,7 @@ class CpuCost(NamedTuple):
 
         Args:
             load: The load, at its peak rate.
-            instances: Number of instances of the component; each has the constant cost.
+            instances: Number of instances of the component. Each of them has the constant cost.
         """
         rate = load.events_per_second
         work = rate * self.event + rate * load.event_bytes / _KB * self.kb
@@ -132,11 +134,11 @@ class ComponentRequirement(NamedTuple):
     Attributes:
         component: Name of the component.
         cores: CPU cores in use, all machines together.
-        network_mbit: Traffic of the busier network direction in Mbit/s, all machines together.
+        network_mbit: Traffic in the busier direction in Mbit/s, all machines together.
         disk_tb: Disk space in TB, all machines together.
         machines: Number of machines; 0 for the tailer, which runs on the log hosts.
         bound_by: What determines the number of machines: "cpu", "network", "disk" or "one may be
-            away" (tolerance for the loss of one); "on each host" for the tailer.
+            away" (the component must tolerate the loss of one); "on each host" for the tailer.
     """
 
     component: str
@@ -150,14 +152,15 @@ class ComponentRequirement(NamedTuple):
 def estimate_requirements(
     load: Load, machine: Machine, measured: Coefficients
 ) -> list[ComponentRequirement]:
-    """Return the resources that each component needs, in the order in which an event passes them.
+    """Estimate the resources that each component needs for a load.
 
-    Tailers run on the log hosts, so they need no machines of their own.
+    The components are returned in the order in which events pass through them. Tailers run on the
+    log hosts, so they need no machines of their own.
 
     Args:
         load: The load.
         machine: Capacity of one machine.
-        measured: The measured coefficients, with a cost for every component.
+        measured: Coefficients of the model, with a cost for every component.
 
     Raises:
         KeyError: The coefficients have no cost for a component.
@@ -218,10 +221,9 @@ def _disk_tb(component: str, load: Load, measured: Coefficients) -> float:
 
 
 def total_cores(needs: Sequence[ComponentRequirement]) -> float:
-    """Return the CPU cores that all components use together.
+    """Return the total number of CPU cores that all components use, including tailers.
 
     Args:
-        needs: Result of `estimate_requirements`. Tailers, which run on the log hosts, are
-            included.
+        needs: Result of `estimate_requirements`.
     """
     return sum(need.cores for need in needs)

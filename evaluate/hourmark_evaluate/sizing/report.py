@@ -30,12 +30,12 @@ def as_object(
     Args:
         load: The load.
         machine: Capacity of one machine.
-        needs: What each component needs.
+        needs: Requirements of each component.
         model_errors: The model's relative errors for loads to which it was not fitted.
 
     Returns:
-        The fields of `load`, and these keys: `machine`; `needs`, one dict per component; `cores`
-        and `machines`, the totals; `model_off_by`, the value "all" of each item of `model_errors`.
+        The fields of `load` and these keys: `machine`; `needs`, one dict per component; `cores` and
+        `machines`, the totals; `model_off_by`, the total error of each item of `model_errors`.
     """
     return {
         **dataclasses.asdict(load),
@@ -58,9 +58,9 @@ def as_text(
     Args:
         load: The load.
         machine: Capacity of one machine.
-        needs: What each component needs; the tailer must be among them.
+        needs: Requirements of each component, including the tailer.
         model_errors: The model's relative errors for loads to which it was not fitted. The report
-            states the value "all" with the largest magnitude. If empty, the report states no error.
+            states the largest error under the key "all". If empty, the report states no error.
     """
     rate, size = (
         f"{load.events_per_second:,.0f} events per second",

@@ -40,10 +40,10 @@ class TrialDefinition(NamedTuple):
 
     Attributes:
         title: Title for the report.
-        why_unavailable: Function that returns why the trial is not possible with these clusters; ""
-            if it is possible.
+        why_unavailable: Function that returns the reason why the trial is not possible with these
+            clusters; "" if it is possible.
         run: Function that runs the trial, given its environment, name and title. If the trial turns
-            out to be impossible, the result has the reason in `not_tried`.
+            out to be impossible, the result contains the reason in `not_tried`.
     """
 
     title: str

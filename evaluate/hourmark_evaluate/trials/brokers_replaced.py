@@ -10,10 +10,10 @@ from hourmark_evaluate.results import TrialResult
 
 
 def why_unavailable(environment: TrialEnvironment) -> str:
-    """Return why brokers cannot be replaced safely, as a reason for the report.
+    """Return the reason why brokers cannot be replaced safely, for the report.
 
     Brokers can be replaced if they can be stopped and started. If their disks can also be emptied,
-    no partition of the edge cluster may have only one replica.
+    every partition of the edge cluster must have at least two replicas.
 
     Args:
         environment: The clusters, the operations on servers, and the user's options.
@@ -37,9 +37,10 @@ def why_unavailable(environment: TrialEnvironment) -> str:
 
 
 def run_trial(environment: TrialEnvironment, name: str, title: str) -> TrialResult:
-    """Run the trial in which each broker is replaced in turn, once all replicas are in sync.
+    """Run the trial in which each broker is replaced in turn.
 
-    If the operation to empty a disk is not available, brokers are only stopped and started.
+    A broker is replaced only when all replicas are in sync. If the operation to empty a disk is not
+    available, brokers are only stopped and started.
 
     Args:
         environment: The clusters, which must allow brokers to be stopped and started.

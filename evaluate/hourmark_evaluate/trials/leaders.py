@@ -1,7 +1,7 @@
 """Trial `leaders`: leading brokers and the mirror's leading worker are killed and paused.
 
-A leading worker is removed until another one leads. If it was killed, it returns as a new worker;
-if it was paused, it still assumes that it leads. At the end, all workers of the mirror are killed.
+A leading worker stays killed or paused until another worker leads. A killed worker returns as a new
+worker; a paused one still assumes that it leads. At the end, all workers of the mirror are killed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _OPERATIONS: Final = {
 def run_trial(environment: TrialEnvironment, name: str, title: str) -> TrialResult:
     """Run the trial in which leading brokers and the mirror's workers are killed and paused.
 
-    If there is a central cluster, a mirror copies the topics, so that each change of leaders also
+    If there is a central cluster, a mirror copies the topics, so that each change of leader also
     affects the mirror.
 
     Args:
@@ -113,7 +113,7 @@ def _kill_mirror(trial: TrialRun) -> None:
 
 
 def why_leader_unavailable(workers: MirrorWorkers, operations: ServerOperations, how: str) -> str:
-    """Return why the leading worker of a mirror cannot be removed, as a reason for the report.
+    """Return the reason why the leading worker of a mirror cannot be removed, for the report.
 
     Args:
         workers: The mirror's current workers.
@@ -141,7 +141,7 @@ def why_leader_unavailable(workers: MirrorWorkers, operations: ServerOperations,
 
 
 def remove_leading_workers(trial: TrialRun) -> None:
-    """Kill the mirror's leading worker and then pause the next leader, within a running trial.
+    """Kill the mirror's leading worker, and then pause the next leader.
 
     The outcomes are added to `trial.takeovers`. If a worker cannot be killed or paused, the reason
     is added to `trial.notes`.

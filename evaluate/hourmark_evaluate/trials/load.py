@@ -1,8 +1,8 @@
 """Trial `load`: a daily load curve, compressed in time, over two topics; then a burst.
 
-The topics have shares of 7 to 3, those of the largest event types of one published system. The cost of an event is
-measured in the burst: under a paced load, the threads of librdkafka wait actively, and the lower
-the load, the more CPU time they use for it.
+The topics share the load 7 to 3, like the largest event types of one published system. The cost of
+an event is measured during the burst. Under a lower load, librdkafka's threads wait actively, and
+the CPU time for waiting grows as the load falls.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ BURST = 1e6  # events per second
 
 
 def daily_curve(peak: float, seconds: float) -> Rate:
-    """Return a load curve that rises from a night rate to the peak and falls back, periodically.
+    """Return a periodic load curve that rises from a low rate to the peak and falls back.
 
     Args:
-        peak: Peak rate, in events per second. The night rate is a fifth of it.
-        seconds: Length of one period.
+        peak: Peak rate, in events per second. The low rate is a fifth of it.
+        seconds: Length of one period, in seconds.
 
     Returns:
         The rate in events per second as a function of the seconds since the start.
@@ -34,11 +34,11 @@ def daily_curve(peak: float, seconds: float) -> Rate:
 
 
 def daily_curve_then_burst(peak: float, seconds: float) -> Rate:
-    """Return a load curve with one rise and fall, then a rate that no client can achieve.
+    """Return a load curve that rises and falls once, followed by a rate that no client can reach.
 
     Args:
-        peak: Peak rate of the curve, in events per second.
-        seconds: Duration of the rise and fall together. The burst starts at its end.
+        peak: Peak rate of the rise, in events per second.
+        seconds: Duration of rise and fall, in seconds. The burst starts afterwards.
 
     Returns:
         The rate in events per second as a function of the seconds since the start.

@@ -18,7 +18,7 @@ SETTLE_S = 2.0  # after a refusal begins, writes in flight may still succeed
 
 
 def why_unavailable(environment: TrialEnvironment) -> str:
-    """Return why the target cluster cannot be made to refuse writes, as a reason for the report.
+    """Return the reason why the target cluster cannot be made to refuse writes, for the report.
 
     The target is the central cluster, to which the mirror copies.
 
@@ -36,7 +36,7 @@ def why_unavailable(environment: TrialEnvironment) -> str:
 def run_trial(environment: TrialEnvironment, name: str, title: str) -> TrialResult:
     """Run the trial in which the target cluster refuses the mirror's writes for a while.
 
-    During the trial, the positions that the mirror commits are compared with the records on the
+    During the trial, the offsets that the mirror commits are compared with the records on the
     target.
 
     Args:
@@ -46,7 +46,7 @@ def run_trial(environment: TrialEnvironment, name: str, title: str) -> TrialResu
 
     Returns:
         The result. It contains only the reason in `not_tried` if the mirror does not copy, if the
-        target accepted records during the refusal, or if the mirror's positions cannot be read.
+        target accepted records during the refusal, or if the mirror's offsets cannot be read.
 
     Raises:
         RecoveryFailed: The target did not recover, or the sent records cannot be read back.

@@ -12,7 +12,7 @@ from hourmark_evaluate.results import TrialResult
 def run_trial(environment: TrialEnvironment, name: str, title: str) -> TrialResult:
     """Run the trial in which one producer keeps running while brokers stop and start.
 
-    Each broker is stopped alone, then two brokers at once, then all.
+    Each broker is stopped on its own, then two brokers at once, and then all brokers.
 
     Args:
         environment: The clusters, which must allow brokers to be stopped and started.

@@ -18,7 +18,9 @@ from hourmark_infra.java.find import export_java_home
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def bench(context: click.Context, name: str, arguments: tuple[str, ...]) -> None:
-    """Run the benchmark NAME (etl, delivery, tailer, size, structuring, containers); its own --help describes what it measures.
+    """Run the benchmark NAME: etl, delivery, tailer, size, structuring or containers.
+
+    `hourmark bench NAME --help` describes what the benchmark measures.
 
     \b
     Examples:

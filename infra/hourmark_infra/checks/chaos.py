@@ -16,7 +16,10 @@ from hourmark_infra.java.find import export_java_home
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def chaos(context: click.Context, arguments: tuple[str, ...]) -> None:
-    """Inject hundreds of faults into a stack of its own: `run` executes a schedule, `list` names the faults, `report` makes the table.
+    """Inject hundreds of faults into a separate stack.
+
+    `run` executes a schedule of faults, `list` shows the faults, and `report` creates the table of
+    results.
 
     \b
     Examples:

@@ -1,11 +1,10 @@
 """`hourmark test`: runs each check in a child process and prints one line for each.
 
-The whole suite is four pytest sessions. Tests on servers run in parallel with the tests without
-servers, of which the slow ones come first and those of the quick tier second. A third run in
-parallel took no less time in total, and tests with real timers failed because two cores were too
-few for it. Last come the tests that need the machine for themselves because they hold the system to
-a time. Tests spend most of their time waiting, so each of the first three sessions has several
-worker processes (pytest-xdist).
+The whole suite consists of four pytest sessions. Tests on servers run in parallel with two sessions
+without servers: first the slow tests, then the quick ones. Running three sessions in parallel did
+not reduce the total time, and tests with real timers failed because two cores were not enough.
+Tests with time limits run last and alone. Tests spend most of their time waiting, so each of the
+first three sessions has several worker processes (pytest-xdist).
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ ACCEPTANCE_MARKS = "acceptance"  # likewise
 
 
 def style() -> tuple[Check, ...]:
-    """Return the four static checks of the project, in the order in which they run.
+    """Return the four static checks of the project, in execution order.
 
     Returns:
         Checks that run `ruff check`, `ruff format --check`, `lint-imports` (import rules) and
@@ -66,27 +65,27 @@ def style() -> tuple[Check, ...]:
 def tests(
     name: str, marks: str, arguments: Sequence[str], output: Output = Output.AS_IT_COMES
 ) -> Check:
-    """Return a check that runs those tests that a pytest marker expression selects.
+    """Return a check that runs the tests selected by a pytest marker expression.
 
     Args:
-        name: Name of the check, shown in its result line.
-        marks: Marker expression such as `slow and not chaos`, passed to pytest as `-m`.
-        arguments: Further command-line arguments of pytest.
-        output: When the output of pytest is printed.
+        name: Name of the check, shown with its result.
+        marks: Marker expression, such as `slow and not chaos`, passed to pytest as `-m`.
+        arguments: Additional command-line arguments for pytest.
+        output: When to print the output of pytest.
 
     Returns:
-        The check, to be executed by `run_checks`. This function does not run pytest.
+        The check, to be passed to `run_checks`. This function does not run pytest.
     """
     return Check(name, (sys.executable, "-m", "pytest", "-m", marks, *arguments), output)
 
 
 class Plan(NamedTuple):
-    """The checks that one call of `hourmark test` runs, and the order in which they run.
+    """The checks for one run of `hourmark test`, and their order.
 
     Attributes:
-        lanes: Sequences of checks. The sequences run in parallel. The checks within one sequence
-            run one after the other.
-        last: Checks that run one after the other when all sequences have finished.
+        lanes: Sequences of checks. The sequences run in parallel, and the checks within each
+            sequence run one after another.
+        last: Checks that run one after another when all sequences have finished.
     """
 
     lanes: Sequence[Sequence[Check]]
@@ -94,17 +93,17 @@ class Plan(NamedTuple):
 
 
 def whole_suite(arguments: Sequence[str]) -> Plan:
-    """Return the checks that `hourmark test` runs if it is called without options.
+    """Return the checks for `hourmark test` without options.
 
-    The plan contains the static checks and all tests except those that are too long for every run.
-    Tests that need servers run in parallel with the static checks and the tests without servers.
-    Tests that are sensitive to the load of the machine run afterwards, one at a time.
+    The plan contains the static checks and all tests except the long-running ones. Tests that need
+    servers run in parallel with the static checks and all other tests. Tests that are sensitive to
+    machine load run afterwards, one at a time.
 
     Args:
-        arguments: Command-line arguments passed to each call of pytest.
+        arguments: Additional command-line arguments for pytest.
 
     Returns:
-        The plan, which `run_checks` executes.
+        The plan, to be executed by `run_checks`.
     """
     return Plan(
         (
@@ -160,11 +159,12 @@ def test(
     pythons: bool,
     pytest_arguments: tuple[str, ...],
 ) -> None:
-    """Run every check: style, import rules, types, and the whole test suite on a real local stack.
+    """Run all checks: style, import rules, types, and the whole test suite on a real local stack.
 
-    Tests with servers run in parallel with the others, whose output is printed when they finish; some tests run alone after
-    all others. Unknown arguments are passed to pytest; if any of them does not begin with `--`, there is only one pytest
-    session. After Ctrl-C, SIGTERM or SIGHUP, the command stops everything that the tests started before it exits.
+    Tests with servers run in parallel with all others, whose output is printed when they finish.
+    Some tests run alone at the end. Unknown arguments are passed to pytest. If any of them does not
+    begin with `--`, there is only one pytest session. On Ctrl-C, SIGTERM or SIGHUP, the command
+    stops everything that the tests have started, and then exits.
 
     \b
     Examples:
@@ -197,20 +197,18 @@ def test(
 def plan(
     quick: bool, long_tier: bool, arguments: Sequence[str], *, chosen: str | None = None
 ) -> Plan:
-    """Return the checks that `hourmark test` runs with the given options.
+    """Return the checks for `hourmark test` with the given options.
 
     Args:
-        quick: Whether to run only the static checks and the tests that are fast and need no
-            servers.
-        long_tier: Whether to run the static checks and the tests that are too long for every run.
-        arguments: Command-line arguments passed to pytest. If one of them does not start with `--`,
-            such as a test file, all selected tests run in one pytest session.
-        chosen: Marker expression of the tests to run without static checks; None to select the
-            tests by `quick` and `long_tier`. If `chosen` is set, `quick` and `long_tier` are
-            ignored.
+        quick: Whether to run only the static checks, and fast tests that need no servers.
+        long_tier: Whether to run the static checks and the long-running tests.
+        arguments: Additional command-line arguments for pytest. If one of them does not start with
+            `--`, such as a test file, all selected tests run in one pytest session.
+        chosen: Marker expression that selects tests to run without static checks; `quick` and
+            `long_tier` are then ignored. None to select tests with `quick` and `long_tier`.
 
     Returns:
-        The plan, which `run_checks` executes.
+        The plan, to be executed by `run_checks`.
     """
     if chosen is not None:
         return Plan(((tests("pytest", chosen, arguments),),))
@@ -230,14 +228,14 @@ def plan(
 def project(what: str) -> Path:
     """Return the root folder of the source checkout that contains this module.
 
-    Commands that need files of the checkout, such as the tests, call this function first.
+    Commands that need files from the checkout, such as the tests, call this function first.
 
     Args:
-        what: What the caller needs, with a verb, for the error message. For example, `the tests
-            are` results in "the tests are not part of an installed Hourmark".
+        what: Subject and verb of the error message. For example, `the tests are` results in "the
+            tests are not part of an installed Hourmark".
 
     Returns:
-        Path of the folder that contains `pyproject.toml`.
+        The folder that contains `pyproject.toml`.
 
     Raises:
         UsageError: The folder has no `pyproject.toml`, because Hourmark runs from an installed

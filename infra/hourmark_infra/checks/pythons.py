@@ -21,12 +21,11 @@ SUPPORTED: Final = ("3.11", "3.12", "3.13", "3.14")
 def checks_of(interpreters: dict[str, Path | None]) -> Sequence[Check]:
     """Return one check for each Python version that is installed on this machine.
 
-    Each check installs Hourmark's wheels in an empty environment of this version and runs tests in
-    it.
+    Each check installs Hourmark's wheels in a new virtual environment and runs tests in it.
 
     Args:
-        interpreters: Path of the interpreter by version, such as `3.12`, as returned by `found`.
-            None if the version is not installed.
+        interpreters: Maps each version, such as `3.12`, to the path of its interpreter, as returned
+            by `found`; None if the version is not installed.
 
     Returns:
         Checks in the order of `interpreters`; empty if no version is installed.
@@ -39,12 +38,13 @@ def checks_of(interpreters: dict[str, Path | None]) -> Sequence[Check]:
 
 
 def found() -> dict[str, Path | None]:
-    """Find an installed interpreter of each Python version that Hourmark supports.
+    """Find an installed interpreter for each Python version that Hourmark supports.
 
-    Searches `PATH`, then the installations of uv, then those of pyenv.
+    `PATH` is searched first, followed by the installations of uv and of pyenv.
 
     Returns:
-        Path of the interpreter by version, such as `3.12`; None if the version is not installed.
+        Maps each version, such as `3.12`, to the path of its interpreter; None if it is not
+        installed.
     """
     return {
         version: next((path for path in _candidates(version) if _runs(path, version)), None)
@@ -55,15 +55,15 @@ def found() -> dict[str, Path | None]:
 def untested(interpreters: dict[str, Path | None]) -> list[str]:
     """Return a message for each supported Python version that is not installed on this machine.
 
-    Tests for these versions are omitted; the messages inform the user.
+    The messages inform the user that tests for these versions are omitted.
 
     Args:
-        interpreters: Path of the interpreter by version, such as `3.12`, as returned by `found`.
-            None if the version is not installed.
+        interpreters: Maps each version, such as `3.12`, to the path of its interpreter, as returned
+            by `found`; None if the version is not installed.
 
     Returns:
-        One line for each version whose interpreter is None, in the order of `interpreters`; empty
-        if all versions are installed.
+        One line for each version that is not installed, in the order of `interpreters`; empty if
+        all versions are installed.
     """
     return [
         f"{f'Python {version}':<22} untested: no interpreter is found here"

@@ -37,13 +37,13 @@ AGAIN_SECONDS: Final = 5.0
 
 
 class Output(Enum):
-    """The time at which `hourmark test` prints the output of a check.
+    """When `hourmark test` prints the output of a check.
 
     Attributes:
         WHERE_IT_FAILED: When the check has finished, and only if it failed.
         AT_ITS_END: When the check has finished, whether it passed or failed.
-        AS_IT_COMES: Immediately. Of the sequences of checks that run in parallel, at most one may
-            use this value, because the output of two would be mixed.
+        AS_IT_COMES: Immediately. Only one of the sequences of checks that run in parallel may use
+            this value, because otherwise their output would be mixed.
     """
 
     WHERE_IT_FAILED = auto()
@@ -52,12 +52,12 @@ class Output(Enum):
 
 
 class Check(NamedTuple):
-    """A command that `hourmark test` runs. The check passes if the exit code is 0.
+    """A command that `hourmark test` runs. The check passes if its exit code is 0.
 
     Attributes:
-        name: Name of the check, shown in its result line.
-        command: Path of the program, and its arguments.
-        output: When the output of the command is printed.
+        name: Name of the check, shown with its result.
+        command: Path of the program and its arguments.
+        output: When to print the output of the command.
     """
 
     name: str
@@ -68,14 +68,14 @@ class Check(NamedTuple):
 def run_checks(lanes: Sequence[Sequence[Check]], root: Path, last: Sequence[Check] = ()) -> int:
     """Run checks in child processes and print one result line for each to stderr.
 
-    If this process receives SIGTERM, SIGHUP or SIGINT, it sends SIGTERM to the running checks,
-    waits until they have exited and starts no further check.
+    If this process receives SIGTERM, SIGHUP or SIGINT, it sends SIGTERM to the running checks and
+    waits for them to exit. No more checks are started.
 
     Args:
-        lanes: Sequences of checks that run in parallel. The checks within one sequence run one
-            after the other.
-        root: Root folder of the checkout, used as working directory.
-        last: Checks that run one after the other when all sequences have finished.
+        lanes: Sequences of checks. The sequences run in parallel, and the checks within each
+            sequence run one after another.
+        root: Root folder of the checkout, used as the working directory.
+        last: Checks that run one after another when all sequences have finished.
 
     Returns:
         0 if all checks passed, 1 if a check failed, or 128 plus the number of the received signal.
@@ -129,15 +129,15 @@ class _SignalForwarder:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment variables with which a check is started.
+    """Return the environment variables for checks.
 
-    The result contains the variables of this process with two changes that make commands start
-    twice as fast. `PYTHONPYCACHEPREFIX` is set unless it exists, so that all checks share compiled
-    modules in the virtual environment. `PYTHONDONTWRITEBYTECODE`, which would disable this cache,
-    is removed.
+    The result is a copy of this process's environment with two changes, which make commands start
+    twice as fast. `PYTHONPYCACHEPREFIX` is set if it is not set yet, so that all checks share
+    compiled modules in the virtual environment. `PYTHONDONTWRITEBYTECODE`, which would disable this
+    cache, is removed.
 
     Returns:
-        Values by variable name. The environment of this process is not changed.
+        Names and values of the variables.
     """
     inherited = {
         name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"

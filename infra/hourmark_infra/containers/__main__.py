@@ -24,17 +24,17 @@ _USE = "use: python -m hourmark_infra.containers [--ask] ROLE [ARGUMENT…], or 
 def main(words: list[str]) -> int:
     """Run the command line of a container and return the exit code.
 
-    A role names the program that a container runs, such as `edge-1` (a Kafka broker) or `tailer`.
+    A role is the name of the program that a container runs, such as `edge-1` (a Kafka broker) or
+    `tailer`.
 
     Args:
         words: `[--ask] ROLE [ARGUMENT…]` or `--install`. `--ask` checks the health of the role
-            instead of running the role. `--install` downloads the programs of the servers, if the
-            image has a jar cache.
+            instead of running it. `--install` downloads the server programs if the image has a jar
+            cache.
 
     Returns:
-        0 on success, 1 if a health check failed, 2 if the command line is invalid, or the exit code
-        of the error that occurred. Does not return if the program of the role replaces this
-        process.
+        0 on success, 1 if the health check failed, 2 if the command line is invalid, or the exit
+        code for an error. Does not return if the program of the role replaces this process.
     """
     install_redaction()
     if words == ["--install"]:

@@ -23,20 +23,19 @@ _SILENT_MS: Final = 60_000  # after this time without a new line, the applicatio
 def check_role(container: Container) -> Health:
     """Check the health of the program that this container runs.
 
-    The container's name is its role, such as `edge-1` (a Kafka broker), and selects the check. Must
-    be called inside the container, because some programs only listen on its loopback
+    The container's name is its role, such as `edge-1` (a Kafka broker), and determines the check.
+    Call the function inside the container, because some programs only listen on its loopback
     interface.
 
     Args:
         container: The container in which this process runs.
 
     Returns:
-        Whether the program is healthy, and a text with the details. Unhealthy if the container's
-        role has no health check.
+        The health of the program, with details. Unhealthy if the role has no health check.
 
     Raises:
         UsageError: The container's name is not a role.
-        FileNotFoundError: The container runs a server, and the role `setup` has not created the
+        FileNotFoundError: The container runs a server, but the role `setup` has not created the
             site's files yet.
     """
     kind, ports = role_kind(container.name), container.layout.ports

@@ -49,10 +49,9 @@ _ROTATED_FILES_MAX: Final = 99  # about a day's log at this rate
 
 
 def write_log_forever(log: Path, clock: Clock) -> None:
-    """Append five sample log lines per second to a file. The function never returns.
+    """Append five sample log lines per second to a file. Never returns.
 
-    Each line is appended with one unbuffered write. The file is rotated by rename when it reaches 1
-    MiB.
+    Each line is written without buffering. The file is rotated by renaming when it reaches 1 MiB.
 
     Args:
         log: Path of the log file.
@@ -70,11 +69,11 @@ def write_log_forever(log: Path, clock: Clock) -> None:
 
 
 def render_line(number: int, now_ms: int, rng: random.Random) -> bytes:
-    """Return a sample log line in syslog format (RFC 5424), with a line feed at the end.
+    """Return a sample log line in syslog format (RFC 5424), including the line feed.
 
     Args:
-        number: Sequence number of the line. Every tenth line contains plain text. All others are
-            `page-viewed` events with a JSON object.
+        number: Sequence number of the line. Every tenth line contains plain text; all others
+            contain a `page-viewed` event as a JSON object.
         now_ms: Time of the line in Unix milliseconds.
         rng: Random number generator for the field values.
     """
@@ -95,13 +94,13 @@ def render_line(number: int, now_ms: int, rng: random.Random) -> bytes:
 
 
 def rotate_if_full(log: Path) -> None:
-    """Rotate a log file by rename if it has reached 1 MiB.
+    """Rotate a log file by renaming if it has reached 1 MiB.
 
     `app.log` becomes `app.log.1`, `app.log.1` becomes `app.log.2`, and so on. The previous
     `app.log.99` is deleted.
 
     Args:
-        log: Path of the log file. Nothing happens if it does not exist.
+        log: Path of the log file. Nothing is done if it does not exist.
     """
     if not log.exists() or log.stat().st_size < ROTATE_BYTES:
         return
@@ -122,7 +121,7 @@ class Container(NamedTuple):
     """The container in which this process runs, and the site to which it belongs.
 
     Attributes:
-        name: Host name of the container, which is also its role, for example `edge-1`.
+        name: Host name of the container, which is also its role, such as `edge-1`.
         site: Number and addresses of the site's servers.
         home: The `HOURMARK_HOME` folder of this container.
         shared: Folder of the volume that all containers of the site share.
@@ -143,8 +142,8 @@ class Container(NamedTuple):
         """Return the definition of the server that this container runs.
 
         Returns:
-            The server with the container's name. None if the container runs something else, for
-            example `tailer`.
+            The server with the container's name; None if the container runs another program, such
+            as `tailer`.
 
         Raises:
             FileNotFoundError: The role `setup` has not created the site's files yet.
@@ -154,9 +153,9 @@ class Container(NamedTuple):
         ).get(self.name)
 
     def wait_for(self, name: str) -> None:
-        """Wait, without a time limit, until a file exists in the shared volume.
+        """Wait until a file exists in the shared volume. There is no timeout.
 
-        A message on stderr names the file if the call has to wait.
+        If the file does not exist yet, a message with its name is written to stderr.
 
         Args:
             name: Path of the file, relative to the volume.
@@ -173,9 +172,9 @@ def run_role(container: Container, arguments: list[str]) -> None:
     """Run the program of a container's role.
 
     The role is the host name of the container, such as `edge-1` (a Kafka broker) or `tailer`. Most
-    programs replace this process with `exec`, so that this function does not return. It
-    returns for roles that finish, such as `setup` and `types`. All roles except `setup` and `whole`
-    first wait until the role `setup` has created the site's files.
+    programs replace this process with `exec`, so the function does not return. It only returns for
+    roles that finish, such as `setup` and `types`. All roles except `setup` and `whole` first wait
+    until the role `setup` has created the site's files.
 
     Args:
         container: The container in which this process runs.
@@ -183,8 +182,8 @@ def run_role(container: Container, arguments: list[str]) -> None:
 
     Raises:
         UsageError: The role is unknown, or the site has no server of this name.
-        Unavailable: The data folder of the server cannot be formatted.
-        SystemExit: The role `whole` has finished; contains its exit code.
+        Unavailable: The server's data folder cannot be formatted.
+        SystemExit: The role `whole` has finished; the exception contains its exit code.
     """
     if container.name == "setup":
         created = site_setup.create_site_files(container.shared)
@@ -223,10 +222,10 @@ def open_files_limit() -> int:
 
 
 def installed_programs() -> Programs:
-    """Return the paths of the programs that the container's image provides to run servers.
+    """Return the paths of the server programs in the container's image.
 
     Programs that the image has not cached yet are downloaded. An image without a jar cache runs no
-    server. In this case, the returned paths are placeholders that do not exist.
+    servers; the paths are then placeholders that do not exist.
     """
     if not (cache_root() / "jars").is_dir():
         return Programs(Path("java"), Path("kafka"), Path("hadoop"), Path("registry"))
@@ -240,13 +239,13 @@ def role_kind(name: str) -> str:
     """Return the name of a container's role without its number.
 
     Args:
-        name: Name of the role, for example `edge-1`.
+        name: Name of the role, such as `edge-1`.
 
     Returns:
-        A key of `KINDS`, for example `edge`.
+        A key of `KINDS`, such as `edge`.
 
     Raises:
-        UsageError: There is no such role. The message lists the valid roles.
+        UsageError: The role is unknown. The message lists the valid roles.
     """
     kind = name.rstrip("0123456789").rstrip("-")
     if kind not in KINDS:
@@ -295,13 +294,14 @@ def _apply_types(container: Container, _: list[str]) -> None:
 
 
 def prepare_declarations(types: Path, own: Path, *, canary: bool) -> Path:
-    """Return a folder of type declarations that declares the canary type if required.
+    """Return a folder of type declarations, including the canary type if required.
 
     The canary is a test event that is sent once a minute to monitor the pipeline.
 
     Args:
         types: Folder of the declarations in the image.
-        own: Folder for a copy of `types`; an existing folder is replaced. Only used with `canary`.
+        own: Folder for a copy of `types`; an existing folder is replaced. Only used if `canary` is
+            True.
         canary: Whether the canary type must be declared.
 
     Returns:

@@ -33,9 +33,9 @@ _HEAD = (
 def render_settings(
     site: ContainerSite, home: Path, programs: Programs, role: str, shared: Path, files: int
 ) -> str:
-    """Return the text of the configuration file `hourmark.toml` for one container.
+    """Render the configuration file `hourmark.toml` for one container.
 
-    The caller writes the file each time the container starts. Users change settings through
+    The caller writes the file each time the container starts. Users change settings with
     environment variables instead of this file.
 
     Args:
@@ -43,8 +43,8 @@ def render_settings(
         home: The `HOURMARK_HOME` folder of the container.
         programs: Programs that run the servers.
         role: Role of the container, which is also its host name.
-        shared: Folder of the volume that all containers share, with certificates and the ledger's
-            password.
+        shared: Folder of the volume that all containers share, which contains certificates and the
+            ledger's password.
         files: Maximum number of open files per process, or `resource.RLIM_INFINITY`.
     """
     layout = site.layout(home)
@@ -59,13 +59,13 @@ def render_settings(
 def connection_limit(files: int) -> int:
     """Return the highest value of `service.connections_max` that an open-files limit permits.
 
-    Some container engines allow only 1,024 open files, too few for the default value.
+    Some container engines only allow 1,024 open files, which is not enough for the default value.
 
     Args:
         files: Maximum number of open files per process, or `resource.RLIM_INFINITY`.
 
     Returns:
-        The default value of the setting, or `files` minus 256 if that is lower.
+        The default value of the setting, or `files - 256` if that is lower.
     """
     return (
         ServiceSettings().connections_max

@@ -38,7 +38,7 @@ _PORTS: Final = {
 
 
 class ContainerSite(NamedTuple):
-    """The size and the variable settings of a set of containers that form one Hourmark site.
+    """The size and configurable settings of a set of containers that form one Hourmark site.
 
     Attributes:
         edge: Number of Kafka brokers in the edge cluster.
@@ -47,7 +47,7 @@ class ContainerSite(NamedTuple):
         bucket_seconds: Length of a bucket in seconds.
         spark_master: URL of the Spark master, for `spark-submit --master`.
         mirrors: Number of MirrorMaker 2 workers.
-        canary: Whether the site declares the canary, a test event that monitors the pipeline.
+        canary: Whether the site declares the canary, a test event for monitoring the pipeline.
     """
 
     edge: int
@@ -61,7 +61,7 @@ class ContainerSite(NamedTuple):
     def layout(self, home: Path) -> Layout:
         """Return the hosts and ports of the site's servers, and the folders of one container.
 
-        Each server has a host of its own with the server's name, such as `edge-1`.
+        Each server runs on a separate host with the name of the server, such as `edge-1`.
 
         Args:
             home: The `HOURMARK_HOME` folder of the container.
@@ -83,8 +83,8 @@ def read_site(environment: Mapping[str, str]) -> ContainerSite:
     DataNodes, two MirrorMaker 2 workers and buckets of 60 seconds.
 
     Args:
-        environment: Environment variables by name. Variables named `SITE_…` and `COMPOSE_PROFILES`
-            are read.
+        environment: Names and values of environment variables. `SITE_*` and `COMPOSE_PROFILES` are
+            read.
 
     Raises:
         ConfigError: A variable that holds a number is not a positive integer.

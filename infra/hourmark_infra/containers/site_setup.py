@@ -35,15 +35,15 @@ _DAYS: Final = "3650"  # certificate lifetime, longer than such a volume is kept
 
 
 def create_site_files(shared: Path) -> bool:
-    """Create the cluster IDs, the ledger's password and the TLS certificates of a site once.
+    """Create a site's cluster IDs, ledger password and TLS certificates, unless they exist.
 
-    An interrupted call leaves no complete site; the next call creates all files again.
+    If a call is interrupted, the next call creates all files again.
 
     Args:
         shared: Folder of the volume that all containers of the site share.
 
     Returns:
-        True if the files were created, False if they existed.
+        True if the files were created, False if they already existed.
 
     Raises:
         Unavailable: `openssl` cannot create a certificate.
@@ -67,7 +67,7 @@ def read_cluster_ids(shared: Path) -> dict[str, str]:
         shared: Folder of the volume that all containers of the site share.
 
     Returns:
-        Cluster ID by cluster name; the names are `edge` and `central`.
+        Maps the cluster names `edge` and `central` to cluster IDs.
 
     Raises:
         FileNotFoundError: `create_site_files` has not created the file yet.

@@ -40,12 +40,12 @@ def run_whole_stack(
 ) -> int:
     """Run a complete local stack in this container until it receives SIGTERM or SIGINT.
 
-    The stack consists of the Kafka, HDFS and schema registry servers and of Hourmark's components.
+    The stack consists of Kafka, HDFS and schema registry servers, and of Hourmark's components.
 
     Args:
         home: The `HOURMARK_HOME` folder, which contains the stack's data and configuration.
         bucket_seconds: Length of a bucket in seconds.
-        environment: Environment variables by name; `WHOLE_PORTS`, `WHOLE_CLUSTERS` and
+        environment: Names and values of environment variables; `WHOLE_PORTS`, `WHOLE_CLUSTERS` and
             `WHOLE_TYPES` are read.
         files: Maximum number of open files per process, or `resource.RLIM_INFINITY`.
 
@@ -71,13 +71,13 @@ def run_whole_stack(
 
 
 def parse_published_ports(environment: Mapping[str, str]) -> dict[str, int]:
-    """Parse the environment variable `WHOLE_PORTS`, a JSON object of TCP ports by port name.
+    """Parse the environment variable `WHOLE_PORTS`, a JSON object of port names and TCP ports.
 
     Args:
-        environment: Environment variables by name.
+        environment: Names and values of environment variables.
 
     Returns:
-        TCP port by port name; empty if the variable is not set.
+        Maps port names to TCP ports; empty if the variable is not set.
 
     Raises:
         ConfigError: The value is not a JSON object, or contains an unknown port name or an invalid
@@ -98,10 +98,10 @@ def parse_published_ports(environment: Mapping[str, str]) -> dict[str, int]:
 
 
 def whole_stack_settings(types: Path, bucket_seconds: int, files: int) -> dict[str, dict[str, Any]]:
-    """Return the settings that override those of a local stack if it runs in one container.
+    """Return the settings that override those of a local stack if it runs in a single container.
 
     Components report more often, and the ETL's micro-batches are shorter than by default, because
-    tests wait for buckets to be closed.
+    tests wait until buckets are closed.
 
     Args:
         types: Folder of type declarations. The tailer reads one log file for each declared source.
@@ -109,7 +109,7 @@ def whole_stack_settings(types: Path, bucket_seconds: int, files: int) -> dict[s
         files: Maximum number of open files per process, or `resource.RLIM_INFINITY`.
 
     Returns:
-        Settings by group of the configuration file, each a mapping of values by setting name.
+        Maps each group of the configuration file to its setting names and values.
     """
     declared = types / "sources.toml"
     sources = tomllib.loads(declared.read_text()).get("source", []) if declared.exists() else []
@@ -127,10 +127,10 @@ def whole_stack_settings(types: Path, bucket_seconds: int, files: int) -> dict[s
 
 
 async def run_with_relays(command: Sequence[str], address: str, ports: Iterable[int]) -> int:
-    """Run a command and, until it exits, relay TCP connections to the loopback interface.
+    """Run a command, and relay TCP connections to the loopback interface until it exits.
 
-    A connection to `address` on one of the ports is relayed to the same port on 127.0.0.1. SIGTERM
-    and SIGINT are passed to the command.
+    A connection to one of the ports at `address` is relayed to the same port at 127.0.0.1. SIGTERM
+    and SIGINT are forwarded to the command.
 
     Args:
         command: Program and arguments.

@@ -40,13 +40,13 @@ It calls its third argument regularly during the download and raises `Unavailabl
 
 @dataclass(frozen=True, slots=True)
 class IvyFetch:
-    """A function object that downloads jars with Apache Ivy, to be passed to `ensure_jars`.
+    """A callable that downloads jars with Apache Ivy, to be passed to `ensure_jars`.
 
-    Call it with three arguments: the jars; a folder, in whose subfolder `files` the jars are
-    stored; and a function that is called every two seconds during the download.
+    It takes three arguments: the jars, a folder, and a function that is called every two seconds
+    during the download. The jars are stored in the subfolder `files`.
 
     Attributes:
-        java: Function that returns the path of a `java` executable; called for each download.
+        java: Function that returns the path of a `java` executable, called for each download.
     """
 
     java: Callable[[], Path]
@@ -67,8 +67,8 @@ def cache_root() -> Path:
     """Return the folder in which Hourmark caches downloaded programs.
 
     Returns:
-        `$XDG_CACHE_HOME/hourmark` if this environment variable is set, otherwise
-        `~/.cache/hourmark`, as an absolute path. The folder may not exist yet.
+        An absolute path: `$XDG_CACHE_HOME/hourmark` if this variable is set, otherwise
+        `~/.cache/hourmark`. The folder may not exist yet.
     """
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "hourmark"
 
@@ -83,11 +83,11 @@ def print_progress(line: str) -> None:
 
 
 def ensure(name: str, java: Callable[[], Path], report: Reporter = print_progress) -> Path:
-    """Return the folder that contains all jars of a server, after downloading missing ones.
+    """Download the missing jars of a server, and return the folder that contains all of them.
 
     Args:
         name: Name of a jar set in the lock file: `kafka`, `hadoop` or `registry`.
-        java: Function that returns the path of a `java` executable; called only if a download is
+        java: Function that returns the path of a `java` executable, called only if a download is
             necessary.
         report: Function that receives progress messages, one line each.
 
@@ -105,7 +105,7 @@ def ensure(name: str, java: Callable[[], Path], report: Reporter = print_progres
 def ensure_jars(
     name: str, jars: Sequence[Jar], root: Path, fetch: JarFetcher, report: Reporter
 ) -> Path:
-    """Return a folder that contains the given jars, after downloading missing ones.
+    """Download missing jars, and return the folder that contains all of them.
 
     Args:
         name: Name of the jar set, used in the name of the folder and in messages.

@@ -43,7 +43,7 @@ _MODULE = """<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven"
 def find_ivy_jar() -> Path:
     """Return the path of the Apache Ivy jar that the installed pyspark package contains.
 
-    Hourmark uses this copy of Ivy to download jars, so that it need not be installed separately.
+    Hourmark downloads jars with this copy of Ivy, so Ivy need not be installed separately.
 
     Raises:
         Unavailable: pyspark is not installed or does not contain Ivy.
@@ -59,7 +59,7 @@ def find_ivy_jar() -> Path:
 
 
 def render_locked_dependencies(jars: Iterable[Jar]) -> str:
-    """Return the Ivy XML that downloads the given jars without their transitive dependencies.
+    """Render the Ivy XML for downloading jars without their transitive dependencies.
 
     Args:
         jars: Jars to download.
@@ -78,14 +78,15 @@ def render_locked_dependencies(jars: Iterable[Jar]) -> str:
 def render_dependency(
     organisation: str, module: str, revision: str, files: Iterable[tuple[str, str]] = ()
 ) -> str:
-    """Return the Ivy XML `<dependency>` element for one Maven module.
+    """Render the Ivy XML `<dependency>` element for a Maven module.
 
     Args:
         organisation: Maven group ID.
         module: Maven artifact ID.
         revision: Maven version.
         files: Extension and classifier of each file to download; the classifier may be empty. If
-            `files` is empty, the module and all its transitive runtime dependencies are downloaded.
+            there are no files, the module and all its transitive runtime dependencies are
+            downloaded.
     """
     artifacts = "".join(
         f'<artifact name="{module}" type="{ext}" ext="{ext}"'
@@ -108,14 +109,14 @@ def start_ivy(
 
     Args:
         java: Path of the `java` executable.
-        folder: Working folder. Artifacts are stored in `folder/files`, each at its `Jar.ivy_path`;
-            Ivy's output is written to `folder/ivy.log`.
+        folder: Working folder. Artifacts are stored in `folder/files`, each at its `Jar.ivy_path`.
+            The output of Ivy is written to `folder/ivy.log`.
         dependencies: Ivy XML `<dependency>` elements.
-        poms: Whether to read POM files, which is necessary to find transitive dependencies.
+        poms: Whether to read POM files to find transitive dependencies.
         more: Additional Ivy command-line options.
 
     Raises:
-        Unavailable: The installed pyspark contains no Ivy.
+        Unavailable: pyspark is not installed or does not contain Ivy.
     """
     folder.mkdir(parents=True, exist_ok=True)
     named = os.environ.get("HOURMARK_IVY_SETTINGS")
@@ -150,14 +151,14 @@ def start_ivy(
 
 
 def read_log_tail(folder: Path, lines: int = 8) -> str:
-    """Return the last lines of Ivy's log, without progress dots, for an error message.
+    """Return the last lines of Ivy's log, without progress dots, for use in an error message.
 
     Args:
         folder: Ivy's working folder, which contains `ivy.log`.
         lines: Maximum number of lines.
 
     Returns:
-        The lines, at most 300 characters each; empty if there is no log.
+        The lines, truncated to 300 characters each; empty if there is no log.
     """
     try:
         text = (folder / "ivy.log").read_text(errors="replace")

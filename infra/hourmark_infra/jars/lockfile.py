@@ -19,7 +19,7 @@ class Jar:
     """A file in the lock file, with its Maven coordinates, SHA-256 digest and size.
 
     Attributes:
-        set: Name of the jar set that contains the file, for example `kafka`.
+        set: Name of the jar set that contains the file, such as `kafka`.
         organisation: Maven group ID.
         module: Maven artifact ID.
         revision: Maven version.
@@ -40,7 +40,7 @@ class Jar:
 
     @property
     def coordinate(self) -> str:
-        """Return the Maven coordinate of the file for messages to the user.
+        """Return the Maven coordinates of the file, for messages to users.
 
         Returns:
             `group:module:ext[:classifier]:version`. The classifier is omitted if it is empty.
@@ -78,7 +78,7 @@ def read_lock(name: str, path: Path = LOCK_FILE) -> tuple[Jar, ...]:
     """Read the jars of one set from the lock file.
 
     Args:
-        name: Name of the set, for example `kafka`.
+        name: Name of the set, such as `kafka`.
         path: Path of the lock file.
 
     Returns:
@@ -96,7 +96,7 @@ def read_lock(name: str, path: Path = LOCK_FILE) -> tuple[Jar, ...]:
 def set_names(path: Path = LOCK_FILE) -> tuple[str, ...]:
     """Return the names of all jar sets in the lock file, in alphabetical order.
 
-    A jar set contains all jars of one server, for example `kafka`.
+    A jar set, such as `kafka`, contains all jars of one server.
 
     Args:
         path: Path of the lock file.
@@ -107,14 +107,14 @@ def set_names(path: Path = LOCK_FILE) -> tuple[str, ...]:
 
 
 def render_lock(jars: Iterable[Jar]) -> str:
-    """Return the text of a lock file that pins the given jars.
+    """Render a lock file that pins the given jars.
 
     Args:
         jars: Jars of one or more sets, in any order.
 
     Returns:
-        One line for each jar, which contains a JSON object, in sorted order. `read_lock` reads this
-        format.
+        Text with one JSON object per line for each jar, in sorted order, in the format of
+        `read_lock`.
     """
     return "".join(json.dumps(asdict(jar)) + "\n" for jar in sorted(jars))
 
@@ -123,7 +123,7 @@ def digest_of(jars: Iterable[Jar]) -> str:
     """Return a digest that identifies a set of jars.
 
     The digest covers all fields of all jars and does not depend on their order. It is part of the
-    name of the set's folder in the jar cache, so that a changed lock file leads to a new folder.
+    name of the folder in the jar cache, so a changed lock file results in a new folder.
 
     Args:
         jars: Jars of the set.

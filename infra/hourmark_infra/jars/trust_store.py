@@ -26,18 +26,19 @@ _TRUSTED: Final = 2  # tag of an entry that is a trusted certificate
 
 
 def trust_store_options(environment: Mapping[str, str], store: Path) -> tuple[str, ...]:
-    """Return the Java options that select the trusted CAs for TLS.
+    """Return the Java options that specify the trusted CAs for TLS.
 
     Args:
-        environment: Environment variables by name. If `SSL_CERT_FILE` is set, its certificates are
-            trusted; otherwise those of Debian's key store, if there is one.
+        environment: Names and values of environment variables. If `SSL_CERT_FILE` is set, the
+            certificates in this file are trusted; otherwise those in Debian's key store, if there
+            is one.
         store: Path of the key store to write if `SSL_CERT_FILE` is set. It is overwritten.
 
     Returns:
-        Options for the `java` command. Empty if Java's own CAs apply.
+        Options for the `java` command; empty if the default CAs of Java apply.
 
     Raises:
-        ConfigError: The file that `SSL_CERT_FILE` names cannot be read or has no valid certificate.
+        ConfigError: The file in `SSL_CERT_FILE` cannot be read or contains no valid certificate.
     """
     if not (named := environment.get("SSL_CERT_FILE")):
         return (f"-Djavax.net.ssl.trustStore={_DEBIAN}",) if _DEBIAN.is_file() else ()
@@ -59,13 +60,13 @@ def trust_store_options(environment: Mapping[str, str], store: Path) -> tuple[st
 
 
 def render_key_store(certificates: Sequence[bytes]) -> bytes:
-    """Return a Java key store (JKS) of trusted certificates.
+    """Create a Java key store (JKS) of trusted certificates.
 
     Args:
         certificates: X.509 certificates in DER format.
 
     Returns:
-        The content of the file. Its password is `changeit`, which Java does not need for reading.
+        The content of the file. The password is `changeit`; Java can read the file without it.
     """
     body = struct.pack(">III", 0xFEEDFEED, 2, len(certificates))
     for number, certificate in enumerate(certificates):

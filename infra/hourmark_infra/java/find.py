@@ -18,7 +18,7 @@ from hourmark_infra.java.install import install_java
 def java_executable() -> Path:
     """Return the path of a `java` executable of version 17 or 21.
 
-    Java is downloaded to the user's cache if this machine has no such version.
+    Java is downloaded to the user's cache if no such version is found on this machine.
 
     Raises:
         Unavailable: Java cannot be installed.
@@ -30,10 +30,11 @@ def find_java(environment: Mapping[str, str]) -> Path | None:
     """Find a `java` executable of version 17 or 21 on this machine.
 
     Args:
-        environment: Environment variables by name. `JAVA_HOME` is tried first, then `PATH`.
+        environment: Names and values of environment variables. `JAVA_HOME` is tried first, then
+            `PATH`.
 
     Returns:
-        Path of the executable; None if neither variable leads to a supported version.
+        The path of the executable; None if no supported version is found.
     """
     return next(
         (java for java in _candidates(environment) if java_major_version(java) in ALLOWED), None
@@ -48,10 +49,11 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def export_java_home() -> Path:
-    """Make child processes use a supported Java, and return the path of its `java` executable.
+    """Set `JAVA_HOME` for child processes if necessary, and return the path of `java`.
 
-    Spark uses the Java in `JAVA_HOME` or on the `PATH` without checking its version. If that Java
-    is not supported, this function sets `JAVA_HOME` in the environment of this process.
+    Spark uses the Java in `JAVA_HOME` or on the `PATH` without checking its version. If this
+    version is not supported, the function sets `JAVA_HOME` to a supported one in the environment of
+    this process.
 
     Raises:
         Unavailable: Java cannot be installed.

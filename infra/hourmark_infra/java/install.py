@@ -32,10 +32,10 @@ exec {java} "$@"
 
 
 def render_wrapper(java: Path) -> str:
-    """Return the text of a shell script that starts Java for Spark.
+    """Render a shell script that starts Java for Spark.
 
-    The script removes the argument `--add-modules=jdk.incubator.vector`, which Spark passes and
-    this Java does not support. It passes all other arguments unchanged.
+    The script removes the argument `--add-modules=jdk.incubator.vector`, which Spark passes but
+    this Java does not support. All other arguments are passed unchanged.
 
     Args:
         java: Path of the `java` executable that the script runs.
@@ -46,18 +46,18 @@ def render_wrapper(java: Path) -> str:
 def java_home() -> Path:
     """Return the `JAVA_HOME` folder of the Java that Hourmark installs in the user's cache.
 
-    The folder does not exist until `install_java` has been called. Its path contains a digest of
-    the file `jdk.lock`, which pins the Java version.
+    The folder does not exist before `install_java` is called. Its path contains a digest of the
+    file `jdk.lock`, which pins the Java version.
     """
     digest = hashlib.sha256(LOCK_FILE.read_bytes()).hexdigest()[:12]
     return cache_root() / "java" / digest / "home"
 
 
 def install_java() -> Path:
-    """Return the path of `java` in the user's cache, after installing it if necessary.
+    """Install Java in the user's cache if necessary, and return the path of `java`.
 
     Concurrent calls wait for each other, even in different processes. An interrupted installation
-    is repeated from the beginning.
+    is restarted from the beginning.
 
     Raises:
         Unavailable: The installation failed.

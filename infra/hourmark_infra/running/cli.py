@@ -52,12 +52,13 @@ def run(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Run service, tailer and ETL together, supervised, with one log on stderr; for log files, propose their types first.
+    """Run and supervise the service, tailer and ETL, with a single log on stderr.
 
-    If the types declare the canary (`hourmark canary declaration`), it runs too and is supervised, except with --once.
-    If the configuration names no Kafka, the local stack is started and stays up; a new one has one cluster and no mirror.
-    Ctrl-C stops the components; after an interruption, even kill -9, the next run continues. --once exits when each present
-    line is in a closed bucket or is a dead letter.
+    If log files are given, event types for them are proposed first. If the types declare the canary
+    (`hourmark canary declaration`), it also runs, except with --once. If the configuration names no
+    Kafka cluster, the local stack is started and keeps running; a new stack has one cluster and no
+    mirror. Ctrl-C stops the components. After any interruption, even kill -9, the next run
+    continues. --once exits when all existing lines are in closed buckets or are dead letters.
 
     \b
     Examples:
@@ -90,18 +91,18 @@ def run(
 
 
 def init_options(*, once: bool, is_new: bool, yes: bool) -> list[str]:
-    """Return the options with which `hourmark run LOG…` calls `hourmark init` for its log files.
+    """Return the options that `hourmark run LOG…` passes to `hourmark init`.
 
     Args:
-        once: Whether to deliver only the present content of the files (`--once`). `hourmark init`
-            then chooses the bucket length by the age of the lines.
-        is_new: Whether there is neither a configuration nor a local stack, so that the bucket
-            length is not fixed yet.
-        yes: Whether proposals are accepted without asking.
+        once: Whether to deliver only the existing content of the files (`--once`). `hourmark init`
+            then chooses the bucket length based on the age of the lines.
+        is_new: Whether there is neither a configuration nor a local stack, and the bucket length
+            can still be chosen.
+        yes: Whether to accept proposals without asking.
 
     Returns:
-        `--bucket-seconds` with a length if `is_new` is True and `once` is False, and `--yes` if
-        `yes` is True; empty if neither applies.
+        `--bucket-seconds` with a length if `is_new` is True and `once` is False, followed by
+        `--yes` if `yes` is True. Empty if neither applies.
     """
     length = ["--bucket-seconds", str(_FOLLOWED_BUCKET_S)] if is_new and not once else []
     return [*length, *(["--yes"] if yes else [])]
@@ -163,15 +164,14 @@ def _describe_losses(tailed: Mapping[str, Any]) -> Iterator[str]:
 
 
 def describe_outcome(outcome: RunOutcome) -> Iterator[str]:
-    """Yield the lines of text that `hourmark run --once` prints at its end.
+    """Format the result of `hourmark run --once` as lines of text.
 
     Args:
         outcome: Result of the run.
 
     Yields:
-        Lines that describe the closed buckets and the dead letters (lines that could not be
-        parsed), a line with the duration of the run, and commands that show the content of buckets
-        and dead letters.
+        The closed buckets, the dead letters (log lines that could not be parsed), the duration of
+        the run, and commands for showing the content of buckets and dead letters.
     """
     yield from describe_buckets(outcome.buckets)
     yield from _describe_dead_letters(outcome.tailed["dead_letter_reasons"])

@@ -17,19 +17,19 @@ _CLOSED: Final = "closed"  # state of a closed bucket; a type's next hour has an
 def unclosed_types(
     rows: Iterable[Mapping[str, Any]], types: Iterable[str], hour: str
 ) -> dict[str, str]:
-    """Return the event types that have not closed all their buckets up to a given hour.
+    """Return the event types that have unclosed buckets up to a given hour.
 
     Args:
-        rows: Rows of `hourmark bucket ls --json`. For each type, a row whose state is not `closed`
-            describes the next bucket to close.
+        rows: Rows of `hourmark bucket ls --json`. For each type, the row whose state is not
+            `closed` describes the next bucket to close.
         types: Names of the event types to check.
-        hour: Label of the last bucket that must be closed, in the format of the rows, for example
+        hour: Label of the last bucket that must be closed, in the format of the rows, such as
             `2026-11-21T05`.
 
     Returns:
-        By type name, a text with the label of the type's next bucket and the reason why it is not
-        closed. A type without a next bucket in `rows` is included as well. Empty if all buckets up
-        to `hour` are closed.
+        Maps each type name to a text with the label of the next bucket and the reason why it is not
+        closed. Types without a next bucket in `rows` are included. Empty if all buckets up to
+        `hour` are closed.
     """
     following = {row["type"]: row for row in rows if row["state"] != _CLOSED}
     unknown = {name: "the ledger names no next hour" for name in types if name not in following}
@@ -42,17 +42,17 @@ def unclosed_types(
 
 
 def format_reasons(reasons: Mapping[str, str]) -> str:
-    """Return a text that states, for each event type, why its buckets are not closed.
+    """Format the reasons why buckets are not closed as one line of text.
 
-    Types with the same reason are listed together. The text has at most three reasons, beginning
-    with the one of most types, and five types for each.
+    Types with the same reason are grouped. The text contains at most three reasons, the most common
+    one first, and at most five types for each.
 
     Args:
-        reasons: Reason by type name, as returned by `unclosed_types`.
+        reasons: Maps each event type name to a reason, as returned by `unclosed_types`.
 
     Returns:
-        A single line, for example `click, view 2026-11-21T05: the mirror`. The text `all are
-        closed` if `reasons` is empty.
+        A text such as `click, view 2026-11-21T05: the mirror`; `all are closed` if `reasons` is
+        empty.
     """
     types_by_reason: dict[str, list[str]] = {}
     for name, reason in reasons.items():
@@ -68,14 +68,14 @@ def format_reasons(reasons: Mapping[str, str]) -> str:
 
 
 def next_hours(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the hour of the next bucket that each event type will close.
+    """Return the hour of the next bucket to close for each event type.
 
     Args:
         rows: Rows of `hourmark bucket ls --summary --json`.
 
     Returns:
-        Label of the hour, such as `2026-11-21T05`, by type name. Empty text for a type that has
-        closed nothing, as its first bucket may be that of any older hour.
+        Maps each type name to the label of an hour, such as `2026-11-21T05`. The label is empty for
+        a type that has closed nothing, as its first bucket may be that of any older hour.
     """
     return {row["type"]: (row["next_hour"] or "") if row["last_hour"] else "" for row in rows}
 
@@ -83,16 +83,15 @@ def next_hours(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 def buckets_closed_since(
     rows: Iterable[Mapping[str, Any]], since: Mapping[str, str]
 ) -> list[Mapping[str, Any]]:
-    """Return the buckets that were closed after an earlier listing, without empty buckets.
+    """Return the nonempty buckets that were closed after an earlier listing.
 
     Args:
         rows: Rows of `hourmark bucket ls --json`.
-        since: Label of the next bucket to close at the time of the earlier listing, by event type
-            name, as returned by `next_hours`. All buckets of a type that is missing, or whose label
-            is empty, are returned.
+        since: Result of `next_hours` for the earlier listing. For types that are absent, or whose
+            label is empty, all closed buckets are returned.
 
     Returns:
-        The rows of these buckets in the order of `rows`.
+        The rows of these buckets, in the order of `rows`.
     """
     return [
         row
@@ -102,14 +101,13 @@ def buckets_closed_since(
 
 
 def describe_buckets(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield lines of text that describe closed buckets, sorted by event type name.
+    """Format closed buckets as lines of text, sorted by event type name.
 
     Args:
         rows: Rows of closed buckets from `hourmark bucket ls --json`.
 
     Yields:
-        One line for each bucket of a type with at most ten buckets; a single summary line for a
-        type with more buckets.
+        One line for each bucket, or a single summary line for a type with more than ten buckets.
     """
     buckets_by_type: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:

@@ -1,8 +1,8 @@
 """Progress messages of `hourmark run`: no silence of more than five seconds.
 
-Each message begins with the number of seconds since the start. While an operation is awaited, its
-description is repeated whenever nothing else was reported for some time, so that a user sees that
-the command still works and what it waits for.
+Each message begins with the number of seconds since the start. During a wait, its description is
+repeated if nothing else has been reported for some time, so users see that the command is still
+working and what it is waiting for.
 """
 
 from __future__ import annotations
@@ -21,14 +21,13 @@ _CHECKS_PER_SILENCE: Final = 10
 class RunProgress:
     """A reporter of progress messages with the elapsed time. Thread-safe.
 
-    While an operation is awaited, its description is repeated at intervals, so that users see that
-    the command is still working.
+    During a long wait, the message is repeated at intervals, so users see that the command is still
+    working.
 
     Args:
-        report: Function that receives each message as one line. It is never called by two threads
-            at the same time.
+        report: Function that receives each message as one line. Calls are serialized.
         clock: Clock that measures the elapsed time.
-        silence_s: Longest time in seconds without a message while something is awaited.
+        silence_s: Maximum time in seconds between messages during a wait.
     """
 
     def __init__(
@@ -41,7 +40,7 @@ class RunProgress:
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since this object was created."""
+        """Return the number of seconds since this object was created."""
         return self._clock.monotonic_s() - self._began_s
 
     def report(self, message: str) -> None:
@@ -56,14 +55,14 @@ class RunProgress:
 
     @contextmanager
     def awaiting(self, what: str) -> Iterator[Callable[[str], None]]:
-        """Return a context manager that reports at intervals what the `with` block is waiting for.
+        """Report at intervals what a `with` block is waiting for.
 
         Args:
-            what: Description of the awaited state, such as `all lines to be acknowledged`.
+            what: Text that follows "waiting for", such as `all lines to be acknowledged`.
 
         Yields:
-            A function that replaces the description. It reports the new one immediately if it
-            differs from the previous one.
+            A function that replaces the text, and reports the new text immediately if it has
+            changed.
         """
         outer, self._awaited = self._awaited, what
         ended = threading.Event()

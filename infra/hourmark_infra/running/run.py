@@ -67,14 +67,13 @@ class RunOutcome:
 
     Attributes:
         seconds: Duration of the run in seconds.
-        tailed: Summary of the delivery by the tailer (the component that reads the log files), as
-            printed by `hourmark tail --drain --json`.
-        buckets: Rows of `hourmark bucket ls --json` for the nonempty buckets that were closed
-            during the run.
-        config: Path of the configuration file that the components used.
+        tailed: Summary of the delivered lines, as printed by `hourmark tail --drain --json`.
+        buckets: Rows of `hourmark bucket ls --json` for nonempty buckets that were closed during
+            the run.
+        config: Path of the configuration file of the components.
         open_hour: Label of the bucket that was still open at the end, such as `2026-11-21T05`. It
-            receives the events of this interval and late events, and a later run closes it. None if
-            the run waited for the end of that bucket, or had nothing to deliver.
+            contains events of this interval and late events, and is closed by a later run. None if
+            the run waited for this bucket or had nothing to deliver.
     """
 
     seconds: float
@@ -87,11 +86,11 @@ class RunOutcome:
 def merge_settings(stack: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """Merge the user's settings into the settings of the local stack.
 
-    A setting of the user takes precedence over the same setting of the stack. The group `storage`
-    is not merged: if the user sets it, it replaces the stack's group as a whole.
+    User settings take precedence over those of the stack. The group `storage` is not merged: if the
+    user sets it, it replaces the whole group of the stack.
 
     Args:
-        stack: Settings with which components use the servers of the local stack, by group.
+        stack: Settings for using the servers of the local stack, by group.
         own: Settings in the user's configuration file, by group.
 
     Returns:
@@ -107,7 +106,7 @@ def merge_settings(stack: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str
 
 
 def first_hour_options(config: Config, now_ms: int) -> tuple[str, ...]:
-    """Return the option `--first-hour` for `hourmark types apply`, if the configuration sets it.
+    """Return the option `--first-hour` for `hourmark types apply` if the first hour is configured.
 
     The first hour is the first hourly bucket of new event types. From it on, each hour has a bucket;
     older lines are back-filled to buckets of their own hours. Without the option, buckets start at
@@ -134,7 +133,7 @@ def first_hour_options(config: Config, now_ms: int) -> tuple[str, ...]:
 
 
 def names_kafka(own: Mapping[str, Any]) -> bool:
-    """Return whether a configuration names Kafka clusters and needs no local servers.
+    """Return whether a configuration contains Kafka clusters and needs no local servers.
 
     Args:
         own: Settings in the user's configuration file, by group.
@@ -146,13 +145,13 @@ def names_kafka(own: Mapping[str, Any]) -> bool:
 
 
 class MergedLog:
-    """A combined view of several log files, which reports the lines that are appended to them.
+    """A reader that merges the lines appended to several log files.
 
-    Only lines written after the object was created are reported. Each line is prefixed with the
-    name of its file. Not thread-safe.
+    Only lines that are written after the object was created are reported. Each line is prefixed
+    with a name. Not thread-safe.
 
     Args:
-        files: Path of each log file, by the name that prefixes its lines. A file need not exist.
+        files: Maps the prefix of the lines to the path of the log file. Files need not exist.
         report: Function that receives each line as text.
     """
 
@@ -166,7 +165,8 @@ class MergedLog:
     def print_new_lines(self) -> None:
         """Report all complete lines that were appended since the last call, file by file.
 
-        An incomplete last line is reported by a later call. Files that do not exist are skipped.
+        An incomplete last line is reported when it is complete. Files that do not exist are
+        skipped.
         """
         for name, file in self._files.items():
             while lines := self._read_lines(name, file):
@@ -189,8 +189,8 @@ class Run:
     """One execution of `hourmark run`: delivery service, tailer, ETL and, if needed, a local stack.
 
     The local stack is a set of servers on this machine, which is used if the configuration names no
-    Kafka cluster. Call either `run_until_stopped` or `run_once`, and `stop` at the end, also after
-    an exception.
+    Kafka cluster. Call either `run_until_stopped` or `run_once`. Always call `stop` afterwards,
+    even after an exception.
     """
 
     def __init__(
@@ -209,7 +209,7 @@ class Run:
             clock: Clock used for waiting.
             report: Function that receives progress messages and the lines of the merged log.
             clusters: Number of Kafka clusters of the local stack. None keeps the number of an
-                existing stack, and means 1 for a new stack.
+                existing stack; a new stack has 1.
         """
         self._home, self._file, self._clock, self._print = home, file, clock, report
         self._clusters = clusters
@@ -227,8 +227,8 @@ class Run:
     def run_until_stopped(self) -> None:
         """Start all components and supervise them until the user presses Ctrl-C.
 
-        Never returns normally. If the types declare the canary (a test event that monitors the
-        pipeline), its components are started too.
+        Never returns normally. If the types declare the canary (a test event for monitoring the
+        pipeline), its components are also started.
 
         Raises:
             ConfigError: The configuration file is missing or invalid.
@@ -251,15 +251,15 @@ class Run:
             self._clock.sleep(POLL_S)
 
     def run_once(self) -> RunOutcome:
-        """Deliver the present content of the log files, and wait until its buckets are closed.
+        """Deliver the existing content of the log files, and wait until its buckets are closed.
 
-        A last line without a newline is delivered too. If there is nothing to deliver, and the
-        previous run ended in order, nothing is awaited. If the current bucket ends in more than two
-        minutes, only earlier buckets are awaited.
+        A last line without a newline is also delivered. If there is nothing to deliver, and the
+        previous run was complete, the call does not wait for buckets. If the current bucket ends in
+        more than two minutes, the call only waits for earlier buckets.
 
         Returns:
             The result of the run. Every line is then in a closed bucket, in the bucket `open_hour`
-            of the result, or is a dead letter (a line that could not be parsed).
+            of the result, or a dead letter (a line that could not be parsed).
 
         Raises:
             ConfigError: The configuration file is missing or invalid.
@@ -324,7 +324,7 @@ class Run:
     def stop(self) -> None:
         """Stop all components and report the remaining lines of their logs.
 
-        Call this method at the end of the run, also after an exception. The servers of the local
+        Call this method at the end of the run, even after an exception. The servers of the local
         stack keep running.
         """
         self.components.stop_all()
@@ -454,18 +454,18 @@ class Run:
 def run_and_wait(
     command: Sequence[str], log: Path, wait: Callable[[subprocess.Popen[bytes]], None]
 ) -> tuple[int, bytes]:
-    """Run a command and return its exit code and its complete standard output.
+    """Run a command, and return its exit code and standard output.
 
-    The output is written to a temporary file, so that the command never blocks on a full pipe.
+    The output is buffered in a temporary file, so the command never blocks on a full pipe.
 
     Args:
         command: Program and arguments.
-        log: File to which the standard error of the command is appended.
+        log: File to which the standard error output is appended.
         wait: Function that returns when the process has exited. If it raises an exception, the
-            process is terminated and the exception is propagated.
+            process is terminated, and the exception is propagated.
 
     Returns:
-        Exit code (negative if a signal killed the process) and standard output.
+        The exit code (negative if a signal killed the process) and the standard output.
     """
     with log.open("ab") as errors, tempfile.TemporaryFile() as output:
         with subprocess.Popen(

@@ -16,10 +16,10 @@ POLL_S: Final = 0.25
 
 
 class ProcessGroup(Protocol):
-    """The interface of the processes that a `Supervisor` starts, stops and checks by name.
+    """Interface for starting, stopping and checking the processes of a `Supervisor` by name.
 
-    Implementations must ignore `start` for a process that is already running. `log` must return the
-    path of the log file of a process. `Components` implements this protocol.
+    `start` must do nothing if the process is already running. `log` must return the path of the
+    process's log file. `Components` implements this protocol.
     """
 
     def start(self, name: str) -> None: ...
@@ -39,14 +39,13 @@ class _RestartSchedule:
 class Supervisor:
     """A supervisor that restarts components if they exit unexpectedly.
 
-    The caller must call `poll` regularly. The pause before a restart doubles with each failure,
-    from 2 up to 60 seconds. It is 1 second for a component that ran for at least 60 seconds. Not
-    thread-safe.
+    Call `poll` regularly. The pause before a restart doubles with each failure, from 2 up to 60
+    seconds. It is 1 second if the component ran for at least 60 seconds. Not thread-safe.
 
     Attributes:
         components: The processes to supervise.
         clock: Clock used for the pauses.
-        report: Function that receives a message each time a component has exited.
+        report: Function that receives a message when a component has exited.
     """
 
     components: ProcessGroup
@@ -55,9 +54,9 @@ class Supervisor:
     _schedules: dict[str, _RestartSchedule] = field(default_factory=dict)
 
     def start(self, names: Sequence[str]) -> None:
-        """Start components and supervise them from now on.
+        """Start components and supervise them.
 
-        The call does not wait until the components are ready.
+        The call does not wait until they are ready.
 
         Args:
             names: Names of the components.
@@ -76,10 +75,10 @@ class Supervisor:
         self.components.stop(name)
 
     def poll(self) -> None:
-        """Check all supervised components once and restart those that have exited.
+        """Check all supervised components once, and restart those that have exited.
 
-        A component that has exited since the last call is reported. It is started again by the
-        first call after its pause has elapsed. The call does not wait for pauses.
+        A component that has exited since the last call is reported. The first call after its pause
+        has elapsed starts it again. The call does not block.
         """
         now_s = self.clock.monotonic_s()
         for name, schedule in self._schedules.items():

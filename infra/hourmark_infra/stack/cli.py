@@ -36,10 +36,12 @@ from hourmark_infra.stack.servers import is_mirror_installed
 def up(clusters: Clusters | None, mirror: bool, bucket_seconds: int | None, as_json: bool) -> None:
     """Start the local stack and wait until each server is healthy.
 
-    The stack has three edge brokers, a central one, MirrorMaker 2 and its monitor, NameNode, DataNode and schema registry on
-    the loopback interface; its files are in $HOURMARK_HOME/stack. With --clusters 1 it has no central broker and no mirror.
-    Running servers are kept and stopped ones are started; data and ports are kept. Other commands use the stack through its
-    file hourmark.toml. The length of buckets cannot be changed after types have been applied.
+    The stack consists of three edge brokers, one central broker, MirrorMaker 2 and its monitor, a
+    NameNode, a DataNode and a schema registry on the loopback interface. With --clusters 1, there
+    is no central broker and no mirror. Files are stored in $HOURMARK_HOME/stack. Running servers
+    are kept, stopped ones are started; data and ports do not change. Other commands find the stack
+    through its file hourmark.toml. The bucket length cannot be changed after types have been
+    applied.
 
     \b
     Examples:
@@ -98,7 +100,7 @@ def up(clusters: Clusters | None, mirror: bool, bucket_seconds: int | None, as_j
 @click.command()
 @json_option
 def down(as_json: bool) -> None:
-    """Stop the servers that `hourmark up` started; data and ports are kept for the next `up`.
+    """Stop the servers of the local stack. Data and ports are kept for the next `hourmark up`.
 
     \b
     Examples:

@@ -19,7 +19,7 @@ _HEAD = """# Written by `hourmark up`, and again by the next one: to change a se
 def render_config(
     layout: Layout, programs: Programs, user: str, bucket_seconds: int, clusters: Clusters = 2
 ) -> str:
-    """Return the text of the file `hourmark.toml` for a local stack.
+    """Render the file `hourmark.toml` for a local stack.
 
     Other commands read this file to find the servers of the stack.
 
@@ -36,7 +36,7 @@ def render_config(
 def stack_settings(
     layout: Layout, programs: Programs, user: str, bucket_seconds: int, clusters: Clusters = 2
 ) -> dict[str, dict[str, Any]]:
-    """Return the settings of a local stack, as a mapping with the structure of `hourmark.toml`.
+    """Return the settings of a local stack as a dict with the structure of `hourmark.toml`.
 
     Args:
         layout: Paths and ports of the stack.
@@ -46,7 +46,7 @@ def stack_settings(
         clusters: Number of Kafka clusters: 2 (edge and central) or 1.
 
     Returns:
-        Settings by group, each a mapping of values by setting name.
+        Maps each group to its setting names and values.
     """
     return {
         "kafka": {cluster: _cluster_settings(layout, cluster) for cluster in CLUSTERS[:clusters]},
@@ -79,18 +79,18 @@ def stack_settings(
 
 
 def render_worker_config(layout: Layout, config_text: str, worker: str) -> str:
-    """Return the text of the configuration file of an additional MirrorMaker 2 worker.
+    """Render the configuration file of an additional MirrorMaker 2 worker.
 
-    The settings equal those in `hourmark.toml`, except for the worker's working folder and the port
-    of its REST server.
+    The settings are the same as in `hourmark.toml`, except for the worker's working folder and the
+    port of its REST server.
 
     Args:
         layout: Paths and ports of the stack.
         config_text: Text of `hourmark.toml`.
-        worker: Name of the worker, for example `mirror-2`.
+        worker: Name of the worker, such as `mirror-2`.
 
     Raises:
-        KeyError: The layout contains no REST port of this worker.
+        KeyError: The layout contains no REST port for this worker.
     """
     settings = tomllib.loads(config_text)
     settings["mirror"] |= _worker_settings(layout, worker)

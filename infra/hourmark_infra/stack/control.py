@@ -63,9 +63,9 @@ from hourmark_infra.stack.state import StackState, load_state, new_state, save_s
 class LocalStack:
     """The Kafka, HDFS, schema registry and MirrorMaker 2 servers of one stack on this machine.
 
-    Each server is a daemon process. All data is in the folder `stack` of a `HOURMARK_HOME` folder.
-    A server name is one of `names`, for example `edge-1`. Methods may be called from several
-    threads. Use `load` or `load_or_create` to create an object.
+    Each server is a daemon process. All data is in the subfolder `stack` of a `HOURMARK_HOME`
+    folder. Server names are those in `names`, such as `edge-1`. Thread-safe. Use `load` or
+    `load_or_create` to create an object.
 
     Args:
         home: The `HOURMARK_HOME` folder, which contains the stack's data and configuration.
@@ -84,7 +84,7 @@ class LocalStack:
 
     @classmethod
     def load(cls, home: Path, report: Reporter = print_progress) -> Self:
-        """Open the existing stack of a `HOURMARK_HOME` folder. No server is started.
+        """Open the existing stack in a `HOURMARK_HOME` folder without starting servers.
 
         Args:
             home: The `HOURMARK_HOME` folder, which contains the stack's data and configuration.
@@ -114,25 +114,24 @@ class LocalStack:
         preferred_ports: Mapping[str, int] = ANY_PORTS,
         report: Reporter = print_progress,
     ) -> Self:
-        """Open the stack of a `HOURMARK_HOME` folder, or create it, without starting servers.
+        """Open the stack in a `HOURMARK_HOME` folder, or create it, without starting servers.
+
+        For an existing stack, `spread`, `workers` and `preferred_ports` are ignored.
 
         Args:
-            home: The `HOURMARK_HOME` folder, which contains the stack's data and configuration.
-            clusters: Number of Kafka clusters. None keeps the number of an existing stack, and
-                means 2 for a new stack.
-            mirror: Whether MirrorMaker 2 is one of the servers; set for an existing stack too.
-            bucket_seconds: Length of a bucket in seconds. None keeps the length of an existing
-                stack, and means 3600 for a new stack.
-            spread: Whether a new stack has three central brokers and three DataNodes instead of one
-                each. Ignored for an existing stack.
-            workers: Number of MirrorMaker 2 workers of a new stack. Ignored for an existing stack.
-            jmx: Whether brokers expose their metrics through JMX; set for an existing stack too.
-            preferred_ports: TCP port by port name. A new stack uses those that are free.
+            home: The `HOURMARK_HOME` folder.
+            clusters: Number of Kafka clusters. None keeps the existing number; a new stack has 2.
+            mirror: Whether the stack runs MirrorMaker 2.
+            bucket_seconds: Bucket length. None keeps the existing length; a new stack uses 3600.
+            spread: Whether there are three central brokers and three DataNodes instead of one each.
+            workers: Number of MirrorMaker 2 workers.
+            jmx: Whether brokers expose metrics through JMX.
+            preferred_ports: Maps port names to TCP ports, which are used if they are free.
             report: Function that receives progress messages, one line each.
 
         Raises:
             UsageError: The existing stack has a different number of Kafka clusters.
-            HourmarkError: The state file of the existing stack cannot be read.
+            HourmarkError: The state file cannot be read.
             Unavailable: No free port was found.
         """
         home = home.absolute()
@@ -160,9 +159,9 @@ class LocalStack:
 
     @cached_property
     def programs(self) -> Programs:
-        """Return the programs that run the servers, after downloading those that are not cached.
+        """Download the programs of the servers if they are not cached, and return their paths.
 
-        The first access can take minutes.
+        The first access may take several minutes.
 
         Raises:
             Finding: The digest of a downloaded file differs from the lock file.
@@ -176,9 +175,9 @@ class LocalStack:
 
     @property
     def bucket_seconds(self) -> int:
-        """Return the length of an event bucket in seconds, 3600 by default.
+        """Return the bucket length in seconds, 3600 by default.
 
-        The length is fixed once event types have been applied to the stack.
+        The length cannot be changed after event types have been applied to the stack.
         """
         return self._state.bucket_seconds
 
@@ -186,7 +185,7 @@ class LocalStack:
     def jmx(self) -> bool:
         """Return whether brokers expose their metrics through JMX.
 
-        A broker that is already running keeps the value with which it was started.
+        A broker that is already running keeps its previous setting until it is restarted.
         """
         return self._state.jmx
 
@@ -204,7 +203,7 @@ class LocalStack:
         """Return the names of the brokers in the edge cluster.
 
         Returns:
-            Server names, such as `edge-1`, which the other methods accept.
+            Server names, such as `edge-1`, for use with the other methods.
         """
         return EDGE_NAMES
 
@@ -220,7 +219,7 @@ class LocalStack:
         """Return the definition of a server: its command, address, folders and health check.
 
         Args:
-            name: Name of the server, for example `edge-1`.
+            name: Name of the server, such as `edge-1`.
 
         Raises:
             UsageError: The stack has no server of this name. The message lists the valid names.
@@ -232,10 +231,11 @@ class LocalStack:
     def process(self, name: str) -> Process | None:
         """Return the running process of a server.
 
-        The state file is read again, because another process may have started the server.
+        The state file is read again for each call, because another process may have started the
+        server.
 
         Args:
-            name: Name of the server, for example `edge-1`.
+            name: Name of the server, such as `edge-1`.
 
         Returns:
             The process; None if the server is not running or the stack has no server of this name.
@@ -245,19 +245,20 @@ class LocalStack:
         return known if is_alive(known) else None
 
     def up(self, only: Container[str] | None = None) -> dict[str, str]:
-        """Start all servers that are not running, and wait until all are healthy.
+        """Start all servers that are not running, and wait until all of them are healthy.
 
         Args:
             only: Names of the servers to start; None for all servers.
 
         Returns:
-            By server name, `started`, or `running` if the server was running before the call.
+            Maps each server name to `started`, or to `running` if the server was running before the
+            call.
 
         Raises:
             Finding: The digest of a downloaded program differs from the lock file.
-            Unavailable: A server exited or was not healthy in time, a program cannot be downloaded,
-                or this machine's host name does not resolve. Servers that were started keep
-                running.
+            Unavailable: A server exited or did not become healthy in time, a program cannot be
+                downloaded, or this machine's host name does not resolve. Servers that were started
+                keep running.
         """
         check_host_name()
         programs = self.programs  # before the lock: a download takes minutes
@@ -274,8 +275,8 @@ class LocalStack:
         """Stop all servers, MirrorMaker 2 first. Data and ports are kept.
 
         Returns:
-            By server name, `stopped`, `killed` if the server did not exit on SIGTERM, or `not
-            running`.
+            Maps each server name to `stopped`, to `killed` if the server did not exit on SIGTERM,
+            or to `not running`.
         """
         with _stack_lock(self.home, self._report):
             self._record_running_servers()
@@ -295,7 +296,7 @@ class LocalStack:
             return list(pool.map(self._status, self._servers.values()))
 
     def kill(self, name: str) -> None:
-        """Send SIGKILL to a server and its child processes, and wait until they have exited.
+        """Send SIGKILL to a server and its child processes, and wait for them to exit.
 
         Does nothing if the server is not running.
 
@@ -323,9 +324,10 @@ class LocalStack:
             raise Unavailable(f"cannot send {number.name} to {name}: it is not running")
 
     def stop(self, name: str) -> None:
-        """Stop a server and its child processes; do nothing if the server is not running.
+        """Stop a server and its child processes.
 
-        The server receives SIGTERM. Processes that do not exit within 20 seconds are killed.
+        The server receives SIGTERM. Processes that do not exit within 20 seconds are killed. Does
+        nothing if the server is not running.
 
         Args:
             name: Name of the server.
@@ -336,7 +338,9 @@ class LocalStack:
         self._stop(name)
 
     def start(self, name: str) -> None:
-        """Start a server without waiting until it is healthy; do nothing if it is already running.
+        """Start a server without waiting until it is healthy.
+
+        Does nothing if the server is already running.
 
         Args:
             name: Name of the server.
@@ -358,18 +362,19 @@ class LocalStack:
         )
 
     def is_running(self, name: str) -> bool:
-        """Return whether the process of a server is running, without a check of its health.
+        """Return whether the process of a server is running, without checking its health.
 
         Args:
-            name: Name of the server, for example `edge-1`.
+            name: Name of the server, such as `edge-1`.
 
         Returns:
-            False also if the stack has no server of this name.
+            True if the process is running. False otherwise, including when the stack has no server
+            of this name.
         """
         return self.process(name) is not None
 
     def log(self, name: str) -> Path:
-        """Return the path of the file to which a server's stdout and stderr are written.
+        """Return the path of the log file to which a server's stdout and stderr are written.
 
         Args:
             name: Name of the server.
@@ -391,7 +396,7 @@ class LocalStack:
 
         Raises:
             UsageError: The stack has no server of this name.
-            Unavailable: The server exited, or was not healthy in time.
+            Unavailable: The server exited, or did not become healthy in time.
         """
         return lifecycle.wait_ready(
             self.server(name), lambda: self.process(name), self._clock, seconds
@@ -456,9 +461,9 @@ class LocalStack:
         )
 
     def write_settings(self, programs: Programs) -> None:
-        """Write the settings files of all servers, and `hourmark.toml`, which other commands read.
+        """Write the settings files of all servers, and `hourmark.toml` for other commands.
 
-        The method `up` calls this method before it starts servers.
+        `up` calls this method before it starts servers.
 
         Args:
             programs: Programs that run the servers.
@@ -485,9 +490,9 @@ class LocalStack:
     def replace_taken_ports(self) -> None:
         """Assign new ports to servers whose ports are in use by other programs.
 
-        The new ports are saved in the state file. The method does nothing while any server of the
-        stack is running. The ETL's metrics port is kept, and so is the port of a delivery service
-        that is running in this stack.
+        The new ports are saved in the state file. Does nothing while any server of the stack is
+        running. The ETL's metrics port never changes, nor does the port of a delivery service that
+        is running in this stack.
 
         Raises:
             Unavailable: No free port was found.
@@ -542,8 +547,8 @@ def _stack_lock(home: Path, report: Reporter) -> AbstractContextManager[None]:
 def purge_stack(home: Path, report: Reporter) -> bool:
     """Stop the local stack of a `HOURMARK_HOME` folder and delete all its data.
 
-    A stack is only deleted if its folder contains a state file. If the deletion is interrupted, the
-    next call completes it.
+    Without a state file, the folder is not regarded as a stack and is not deleted. If the deletion
+    is interrupted, the next call completes it.
 
     Args:
         home: The `HOURMARK_HOME` folder, which contains the stack's data and configuration.

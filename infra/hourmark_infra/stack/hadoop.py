@@ -23,13 +23,13 @@ WEBAPPS = ("hdfs", "datanode", "static")
 
 
 def core_site(layout: Layout) -> dict[str, str]:
-    """Return the Hadoop properties that belong in `core-site.xml`.
+    """Return the Hadoop properties for `core-site.xml`.
 
     Args:
         layout: Paths and ports of the stack.
 
     Returns:
-        Property values by name: the address of the default file system and the temporary folder.
+        Property names and values: the address of the default file system, and the temporary folder.
     """
     return {
         "fs.defaultFS": f"hdfs://{layout.address('namenode')}",
@@ -38,7 +38,7 @@ def core_site(layout: Layout) -> dict[str, str]:
 
 
 def hdfs_site(layout: Layout, datanode: str) -> dict[str, str]:
-    """Return the HDFS properties that belong in `hdfs-site.xml`.
+    """Return the HDFS properties for `hdfs-site.xml`.
 
     The NameNode and the given DataNode both read this file.
 
@@ -47,7 +47,7 @@ def hdfs_site(layout: Layout, datanode: str) -> dict[str, str]:
         datanode: Name of the DataNode.
 
     Returns:
-        Property values by name.
+        Property names and values.
     """
     copies, _ = replication(len(layout.shape.datanodes))
     return {
@@ -91,7 +91,7 @@ def _datanode_properties(layout: Layout, datanode: str) -> dict[str, str]:
 
 
 def datanode_options(layout: Layout, datanode: str) -> tuple[str, ...]:
-    """Return the command-line options with which a DataNode is started.
+    """Return the command-line options for starting a DataNode.
 
     DataNodes on the same host share one `hdfs-site.xml`, which contains the ports and the data
     folder of the first one. The options override these values for the others.
@@ -101,8 +101,8 @@ def datanode_options(layout: Layout, datanode: str) -> tuple[str, ...]:
         datanode: Name of the DataNode.
 
     Returns:
-        Pairs of `-D` and `name=value`, as a flat tuple. Empty for the first DataNode, and if every
-        server has its own host.
+        Alternating `-D` and `name=value`. Empty for the first DataNode, and if each server runs on
+        a separate host.
     """
     if layout.shape.separate_hosts or datanode == layout.shape.datanodes[0]:
         return ()
@@ -114,10 +114,10 @@ def datanode_options(layout: Layout, datanode: str) -> tuple[str, ...]:
 
 
 def render_site(values: Mapping[str, str]) -> str:
-    """Return the XML text of a Hadoop configuration file.
+    """Render a Hadoop configuration file.
 
     Args:
-        values: Property values by name.
+        values: Property names and values.
 
     Returns:
         An XML document with one `<property>` element for each property, sorted by name.

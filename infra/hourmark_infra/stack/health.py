@@ -30,7 +30,7 @@ class Health(NamedTuple):
 
     Attributes:
         ok: Whether the server is healthy.
-        detail: Text that contains the server's report, or the reason why it is not healthy.
+        detail: Text with information from the server, or with the reason why it is not healthy.
     """
 
     ok: bool
@@ -43,12 +43,11 @@ def check_broker(address: str, node: int, brokers: int = 1) -> Health:
     Args:
         address: Address of the broker, `host:port`.
         node: Node ID of the broker.
-        brokers: Minimum number of brokers that the cluster must have.
+        brokers: Minimum number of brokers in the cluster.
 
     Returns:
-        Healthy if the metadata that the broker returns contains the broker itself, a controller and
-        enough brokers. Otherwise unhealthy with the reason. No exception is raised if the broker
-        does not respond.
+        Healthy if the metadata returned by the broker contains the broker itself, a controller and
+        enough brokers. Otherwise, unhealthy with the reason, even if the broker does not respond.
     """
     if not accepts_connections(address):
         return Health(False, "does not listen")
@@ -74,7 +73,7 @@ def check_namenode(address: str) -> Health:
         address: HTTP address of the NameNode, `host:port`.
 
     Returns:
-        Unhealthy with the reason if one condition is not met. No exception is raised if the
+        Healthy if all conditions are met. Otherwise, unhealthy with the reason, even if the
         NameNode does not respond.
     """
     try:
@@ -91,15 +90,15 @@ def check_namenode(address: str) -> Health:
 def check_datanode(address: str, namenode: str) -> Health:
     """Check whether an HDFS DataNode sent a heartbeat to its NameNode in the last 5 seconds.
 
-    A heartbeat that a previous process of the DataNode sent does not count.
+    A heartbeat from a previous process of the DataNode is ignored.
 
     Args:
         address: HTTP address of the DataNode, `host:port`.
         namenode: HTTP address of its NameNode, `host:port`.
 
     Returns:
-        Unhealthy with the reason if there was no such heartbeat. No exception is raised if a server
-        does not respond.
+        Healthy if there was such a heartbeat. Otherwise, unhealthy with the reason, even if a
+        server does not respond.
     """
     try:
         uptime_seconds = _get_bean(address, "java.lang:type=Runtime")["Uptime"] / 1000
@@ -123,14 +122,14 @@ def check_datanode(address: str, namenode: str) -> Health:
 
 
 def check_registry(address: str) -> Health:
-    """Check whether the schema registry responds to a request for its subjects.
+    """Check whether the schema registry returns its list of subjects.
 
     Args:
         address: HTTP address of the registry, `host:port`.
 
     Returns:
-        Healthy with the number of subjects, otherwise unhealthy with the reason. No exception is
-        raised if the registry does not respond.
+        Healthy with the number of subjects. Otherwise, unhealthy with the reason, even if the
+        registry does not respond.
     """
     try:
         subjects = _get_json(address, f"{CONFLUENT_PATH}/subjects")
@@ -148,7 +147,7 @@ def check_mirror(address: str) -> Health:
         address: Address of the REST server, `host:port`.
 
     Returns:
-        Unhealthy if no connection is accepted. No exception is raised.
+        Healthy if the connection is accepted, otherwise unhealthy. No exception is raised.
     """
     return (
         Health(True, "REST listens")
@@ -160,14 +159,14 @@ def check_mirror(address: str) -> Health:
 def check_mirror_watch(address: str) -> Health:
     """Check whether the monitor of the mirror (`hourmark mirror watch`) serves its metrics.
 
-    The values of the metrics are not evaluated.
+    The values of the metrics are not checked.
 
     Args:
         address: HTTP address of the monitor, `host:port`.
 
     Returns:
-        Healthy if the response is successful, otherwise unhealthy with the reason. No exception is
-        raised if the monitor does not respond.
+        Healthy if the request succeeds. Otherwise, unhealthy with the reason, even if the monitor
+        does not respond.
     """
     try:
         answer = _HTTP.get(f"http://{address}/metrics")
@@ -177,9 +176,9 @@ def check_mirror_watch(address: str) -> Health:
 
 
 class _NoUsableResponse(Exception):
-    """A server does not respond, or its response cannot be used.
+    """A server does not respond, or its response is invalid.
 
-    The message states the reason.
+    The message contains the reason.
     """
 
 
@@ -217,7 +216,8 @@ def accepts_connections(address: str) -> bool:
         address: Address of the server, `host:port`.
 
     Returns:
-        False if the connection is refused or times out, or if the host name does not resolve.
+        True if the connection is accepted. False if it is refused or times out, or if the host name
+        does not resolve.
     """
     host, port = address.rsplit(":", 1)
     with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1.0):

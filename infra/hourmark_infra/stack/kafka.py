@@ -61,7 +61,7 @@ appender.console.layout.pattern = [%d] %p %m (%c)%n
 
 
 def broker_properties(layout: Layout, cluster: str, node: int) -> dict[str, str]:
-    """Return the properties for `server.properties` of a broker, which is also a KRaft controller.
+    """Return the properties for `server.properties` of a combined broker and KRaft controller.
 
     Args:
         layout: Paths and ports of the stack.
@@ -69,7 +69,7 @@ def broker_properties(layout: Layout, cluster: str, node: int) -> dict[str, str]
         node: Node ID of the broker; the first broker of a cluster has ID 1.
 
     Returns:
-        Property values by name.
+        Property names and values.
     """
     nodes = layout.nodes(cluster)
     copies, in_sync = replication(len(nodes))
@@ -121,12 +121,12 @@ _SMALL = {
 
 
 def render_properties(values: Mapping[str, str]) -> str:
-    """Return the text of a Java `.properties` file.
+    """Render a Java `.properties` file.
 
     Backslashes are doubled, because the format uses them as escape characters.
 
     Args:
-        values: Property values by name.
+        values: Property names and values.
 
     Returns:
         One line `name=value` for each property, sorted by name.

@@ -52,8 +52,8 @@ class StackShape(NamedTuple):
         central: Number of Kafka brokers in the central cluster.
         datanodes: Names of the HDFS DataNodes.
         mirrors: Names of the MirrorMaker 2 workers.
-        separate_hosts: True if each server runs on a host of its own that has the server's name.
-            False if all servers run on the loopback interface of one host.
+        separate_hosts: Whether each server runs on a separate host with the name of the server.
+            Otherwise, all servers use the loopback interface of one host.
     """
 
     edge: int = len(EDGE_BROKERS)
@@ -69,12 +69,11 @@ SPREAD = StackShape(central=len(CENTRAL_NAMES), datanodes=DATANODES)
 class Layout(NamedTuple):
     """The paths and network addresses of the servers of a stack.
 
-    A port name is one of `PORT_NAMES`: the name of a server, for example `edge-1`, in some cases
-    with a suffix such as `-controller`.
+    Port names are those in `PORT_NAMES`, such as `edge-1` or `edge-1-controller`.
 
     Attributes:
         home: The `HOURMARK_HOME` folder, which contains the stack's data and configuration.
-        ports: TCP port by port name.
+        ports: Maps port names to TCP ports.
         shape: Number and placement of the servers.
     """
 
@@ -90,7 +89,7 @@ class Layout(NamedTuple):
     def logs(self) -> Path:
         """Return the folder that contains the log files of the servers.
 
-        The log file of a server is `NAME.log`, for example `edge-1.log`.
+        The log file of a server is `NAME.log`, such as `edge-1.log`.
         """
         return self.root / "logs"
 
@@ -108,7 +107,7 @@ class Layout(NamedTuple):
 
     @property
     def state(self) -> Path:
-        """Return the folder in which Hourmark's components keep their state, such as checkpoints.
+        """Return the folder in which Hourmark's components store their state, such as checkpoints.
 
         `hourmark purge` deletes this folder together with the data of the servers.
         """
@@ -116,9 +115,10 @@ class Layout(NamedTuple):
 
     @property
     def config_file(self) -> Path:
-        """Return the path of `hourmark.toml`, with which commands find the servers of this stack.
+        """Return the path of `hourmark.toml`, the configuration file of this stack.
 
-        The file does not exist before `write_settings` has been called.
+        Other commands use this file to find the servers. It does not exist before `write_settings`
+        is called.
         """
         return self.root / "hourmark.toml"
 
@@ -126,11 +126,11 @@ class Layout(NamedTuple):
         """Return the path of the configuration file of a MirrorMaker 2 worker.
 
         Args:
-            worker: Name of the worker, for example `mirror-2`.
+            worker: Name of the worker, such as `mirror-2`.
 
         Returns:
-            The path of `hourmark.toml` for the first worker, `mirror`. The path of a separate file
-            for every other worker.
+            The path of `hourmark.toml` for the first worker, `mirror`. All other workers have
+            separate files.
         """
         return self.config_file if worker == MIRRORS[0] else self.settings / f"{worker}.toml"
 
@@ -143,10 +143,10 @@ class Layout(NamedTuple):
         The host is 127.0.0.1, or 0.0.0.0 if each server runs on a separate host.
 
         Args:
-            port_name: Name of the port, one of the keys of `ports`.
+            port_name: Name of the port, a key of `ports`.
 
         Raises:
-            KeyError: The layout contains no port of this name.
+            KeyError: There is no port of this name.
         """
         return f"{self.listening_host}:{self.ports[port_name]}"
 
@@ -155,10 +155,10 @@ class Layout(NamedTuple):
         return "0.0.0.0" if self.shape.separate_hosts else "127.0.0.1"  # noqa: S104
 
     def host(self, port_name: str) -> str:
-        """Return the host name or IP address at which clients reach a port.
+        """Return the host name or IP address that clients use to connect to a port.
 
         Args:
-            port_name: Name of the port, one of the keys of `ports`.
+            port_name: Name of the port, a key of `ports`.
 
         Returns:
             127.0.0.1, or the name of the server if each server runs on a separate host.
@@ -176,7 +176,7 @@ class Layout(NamedTuple):
             cluster: Name of the cluster, `edge` or `central`.
 
         Returns:
-            Consecutive IDs that start at 1; empty if the cluster has no brokers.
+            Consecutive IDs starting at 1; empty if the cluster has no brokers.
         """
         return range(1, (self.shape.edge if cluster == "edge" else self.shape.central) + 1)
 
@@ -185,14 +185,13 @@ class Layout(NamedTuple):
 
 
 def replication(servers: int) -> tuple[int, int]:
-    """Return the replication factor and the minimum of in-sync replicas for a cluster size.
+    """Return the replication factor and minimum number of in-sync replicas for a cluster size.
 
     Args:
         servers: Number of brokers or DataNodes in the cluster, at least 1.
 
     Returns:
-        Replication factor and minimum number of in-sync replicas: (1, 1) for one server, (2, 1) for
-        two, and (3, 2) for three or more.
+        (1, 1) for one server, (2, 1) for two, and (3, 2) for three or more.
     """
     copies = min(servers, 3)
     return copies, max(copies - 1, 1)
@@ -215,15 +214,15 @@ def free_ports(
 ) -> dict[str, int]:
     """Choose a different free TCP port on the loopback interface for each name.
 
-    Ports are chosen below the ephemeral port range of the operating system, so that no client
-    connection can occupy the port of a server that is being restarted.
+    Ports are below the ephemeral port range of the operating system, so no client connection can
+    take the port of a server that is being restarted.
 
     Args:
         names: Names of the ports to choose.
-        preferred: Preferred port by name, used if the port is free.
+        preferred: Maps port names to preferred TCP ports, which are used if they are free.
 
     Returns:
-        TCP port by name.
+        Maps port names to TCP ports.
 
     Raises:
         Unavailable: No free port was found.
@@ -238,9 +237,9 @@ def free_ports(
 
 
 def is_port_free(port: int) -> bool:
-    """Return whether a server could listen on a TCP port of the loopback interface now.
+    """Return whether a TCP port of the loopback interface is free.
 
-    The port is not reserved, so another program may occupy it after the call.
+    The port is not reserved, so another program may take it after the call.
 
     Args:
         port: TCP port number.

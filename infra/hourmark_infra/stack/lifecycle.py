@@ -25,7 +25,7 @@ from hourmark_infra.stack.servers import Server
 def check_host_name() -> None:
     """Check that the host name of this machine resolves to an address.
 
-    HDFS and Spark require this. Call the function before servers are started.
+    HDFS and Spark require this. Call the function before starting servers.
 
     Raises:
         Unavailable: The host name does not resolve. The message contains the line to add to
@@ -48,17 +48,17 @@ LOG_LINES = 12
 
 
 def server_environment(java: Path) -> dict[str, str]:
-    """Return the environment variables with which the processes of Java servers are started.
+    """Return the environment variables for Java server processes.
 
-    The result contains the variables of this process, except `CLASSPATH` and variables that hold
-    JVM options, such as `JAVA_TOOL_OPTIONS`. `JAVA_HOME` is set, and `MALLOC_ARENA_MAX` is set to a
-    low value to save memory.
+    The result contains the variables of this process, except `CLASSPATH` and variables with JVM
+    options, such as `JAVA_TOOL_OPTIONS`. `JAVA_HOME` is set. `MALLOC_ARENA_MAX` is set to a low
+    value to save memory.
 
     Args:
         java: Path of the `java` executable, `JAVA_HOME/bin/java`.
 
     Returns:
-        Values by variable name. The environment of this process is not changed.
+        Names and values of the variables. The environment of this process is not changed.
     """
     dropped = (
         "JAVA_TOOL_OPTIONS",
@@ -72,12 +72,13 @@ def server_environment(java: Path) -> dict[str, str]:
 
 
 def prepare_data_folder(server: Server, environment: dict[str, str]) -> None:
-    """Create the data folder of a server, and format it once if the server requires that.
+    """Create the data folder of a server, and format it if the server requires this.
 
-    A folder whose formatting was interrupted is emptied and formatted again.
+    A folder is formatted only once. If formatting was interrupted, the folder is emptied and
+    formatted again.
 
     Args:
-        server: Server whose folder is prepared.
+        server: Server whose folder to prepare.
         environment: Environment variables of the format command.
 
     Raises:
@@ -117,17 +118,18 @@ def wait_ready(
 
     Args:
         server: Server to check.
-        process: Function that returns the process of the server; None if it is not running.
+        process: Function that returns the process of the server, or None if it is not running.
         clock: Clock used for the timeout and the pauses.
         seconds: Timeout in seconds.
-        abandoned: Function that returns True to cancel waiting.
+        abandoned: Function that returns True to stop waiting.
         whole_cluster: Whether the server must also see all other servers of its cluster.
 
     Returns:
         The result of the successful health check.
 
     Raises:
-        Unavailable: The server exited, was not healthy in time, or waiting was canceled.
+        Unavailable: The server exited, did not become healthy in time, or `abandoned` returned
+            True.
     """
     until = clock.monotonic_s() + seconds
     check = (whole_cluster and server.check_cluster_health) or server.check_health
@@ -155,10 +157,10 @@ def stop_processes(
     Args:
         processes: The processes of the server, the parent first. Only the parent receives SIGTERM.
         clock: Clock used for waiting.
-        seconds: Time in seconds that the parent has to exit.
+        seconds: Maximum time in seconds to wait for the parent to exit.
 
     Returns:
-        True if all processes exited without SIGKILL, or `processes` is empty.
+        True if all processes exited without SIGKILL, or if `processes` is empty.
     """
     if processes:
         send_signal(processes[0], signal.SIGTERM)
@@ -172,7 +174,7 @@ def stop_processes(
 def kill_processes(
     processes: Sequence[Process], clock: Clock, seconds: float = STOP_SECONDS
 ) -> None:
-    """Send SIGKILL to processes, one after the other, and wait until each has exited.
+    """Send SIGKILL to processes, one after another, and wait for each of them to exit.
 
     The call returns without an error if a process does not exit in time.
 
@@ -187,14 +189,14 @@ def kill_processes(
 
 
 def server_error(server: Server, what: str) -> Unavailable:
-    """Create the exception that reports the failure of a server; the caller raises it.
+    """Create an exception for the failure of a server, to be raised by the caller.
 
     The message contains the path and the last lines of the server's log, and the commands that
     start or delete the stack.
 
     Args:
         server: Server that failed.
-        what: Text that follows the server's name in the message, for example `exited unexpectedly`.
+        what: Text that follows the server's name in the message, such as `exited unexpectedly`.
     """
     return Unavailable(
         f"{server.name} {what}; its log {server.log} ends with:\n{last_lines(server.log)}\n"
@@ -204,10 +206,10 @@ def server_error(server: Server, what: str) -> Unavailable:
 
 
 def last_lines(log: Path) -> str:
-    """Return the last lines of a log file as indented text, for an error message.
+    """Return the last lines of a log file as indented text, for use in an error message.
 
     Args:
-        log: Path of the log file. At most its last 64 KiB are read.
+        log: Path of the log file. Only its last 64 KiB are read.
 
     Returns:
         At most 12 lines of at most 400 characters; `(no log yet)` if the file does not exist.

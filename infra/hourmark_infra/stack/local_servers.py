@@ -13,14 +13,14 @@ from hourmark_infra.stack.state import state_file
 
 
 def local_servers(config: Config | None) -> list[ServerStatus] | None:
-    """Return the status of the local stack's servers, if the configuration uses the local stack.
+    """Return the status of the local stack's servers if the configuration uses the local stack.
 
     Args:
-        config: The configuration; None if no configuration is given, which means the local stack.
+        config: The configuration; None to use the local stack.
 
     Returns:
-        The servers in start order. None if there is no local stack, or if the edge cluster of the
-        configuration is not that of the stack.
+        The status of each server, in start order. None if there is no local stack, or if the
+        configuration uses another edge cluster.
 
     Raises:
         HourmarkError: The state file of the stack cannot be read.

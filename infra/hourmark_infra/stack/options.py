@@ -22,14 +22,14 @@ class _NumberChoice(click.Choice[str]):
 
 
 def clusters_option(first: Clusters, *, kept: bool = True) -> Callable[[_F], _F]:
-    """Return a `click` decorator that adds the option `--clusters` (number of Kafka clusters).
+    """Return a `click` decorator for the option `--clusters` (number of Kafka clusters).
 
-    The option accepts 1 and 2. The decorated command receives an integer, or None if the user omits
-    the option. The arguments only change the help text.
+    The option accepts 1 and 2. The decorated command receives an integer, or None if the option is
+    omitted. The arguments only affect the help text.
 
     Args:
-        first: Number of clusters that the help text states as default for a new stack.
-        kept: Whether the help text states that an existing stack keeps its number.
+        first: Default for a new stack, according to the help text.
+        kept: Whether to state in the help text that an existing stack keeps its number of clusters.
     """
     return click.option(
         "--clusters",

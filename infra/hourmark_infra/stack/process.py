@@ -29,12 +29,11 @@ MARK = "HOURMARK_STACK_SERVER"
 class Process:
     """A process, identified by its process ID and start time.
 
-    Because of the start time, another process that gets the same process ID later is not mistaken
-    for this one.
+    The start time distinguishes it from a later process with the same process ID.
 
     Attributes:
         pid: Process ID.
-        started: Boot ID and start time, as `start_id` returns them.
+        started: Boot ID and start time, as returned by `start_id`.
     """
 
     pid: int
@@ -42,13 +41,14 @@ class Process:
 
 
 def start_id(pid: int) -> str | None:
-    """Return an identifier that distinguishes a process from others that get the same process ID.
+    """Return an identifier that distinguishes a process from later ones with the same process ID.
 
     Args:
         pid: Process ID.
 
     Returns:
-        Boot ID and start time as an opaque text. None if the process does not exist or has exited.
+        Boot ID and start time as an opaque string; None if the process does not exist or has
+        exited.
     """
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
@@ -68,8 +68,8 @@ def is_alive(process: Process | None) -> bool:
         process: Process to check; None if there is no process to check.
 
     Returns:
-        False for None, and if the process has exited, even if another process now has its process
-        ID.
+        True if the process is running. False if it has exited, even if its process ID is in use
+        again, or if `process` is None.
     """
     return process is not None and start_id(process.pid) == process.started
 
@@ -80,8 +80,8 @@ def spawn(command: Sequence[str], environment: Mapping[str, str], mark: str, log
     Args:
         command: Path of the executable and its arguments. `PATH` is not searched.
         environment: Environment variables of the daemon.
-        mark: Value of the additional environment variable `HOURMARK_STACK_SERVER`, by which
-            `find_by_mark` finds the daemon and its child processes.
+        mark: Value of the additional environment variable `HOURMARK_STACK_SERVER`, which identifies
+            the daemon and its child processes for `find_by_mark`.
         log: File to which stdout and stderr are appended. Its folder is created if necessary.
 
     Returns:
@@ -121,14 +121,14 @@ def _has_environment(pid: int) -> bool:
 def find_by_mark_prefix(prefix: str) -> dict[str, list[Process]]:
     """Find the running processes of this user by a prefix of their mark.
 
-    The mark is the value of the environment variable `HOURMARK_STACK_SERVER`, with which `spawn`
-    starts a daemon. Child processes inherit it.
+    The mark is the value of the environment variable `HOURMARK_STACK_SERVER`, which `spawn` sets
+    for a daemon. Child processes inherit it.
 
     Args:
         prefix: First characters of the mark.
 
     Returns:
-        Processes by mark, oldest first; empty if no process matches.
+        Maps each mark to its processes, the oldest first; empty if no process matches.
     """
     found: defaultdict[str, list[tuple[float, int, Process]]] = defaultdict(list)
     for candidate in psutil.process_iter():
@@ -142,7 +142,7 @@ def find_by_mark_prefix(prefix: str) -> dict[str, list[Process]]:
 
 
 def find_by_mark(mark: str) -> list[Process]:
-    """Find a daemon and its child processes by the mark with which the daemon was started.
+    """Find a running daemon and its child processes by their mark.
 
     Only processes of this user are found.
 
@@ -150,16 +150,16 @@ def find_by_mark(mark: str) -> list[Process]:
         mark: Value of the environment variable `HOURMARK_STACK_SERVER`, as passed to `spawn`.
 
     Returns:
-        The running processes, oldest first; empty if there are none.
+        The running processes, the oldest first; empty if there are none.
     """
     return find_by_mark_prefix(mark).get(mark, [])
 
 
 def send_signal(process: Process, number: signal.Signals) -> bool:
-    """Send a signal to a process, unless the process has exited.
+    """Send a signal to a process unless it has exited.
 
-    The start time of the process is compared first, so that another process with a reused process
-    ID does not receive the signal.
+    The start time of the process is checked first, so another process with the same process ID
+    never receives the signal.
 
     Args:
         process: Process that receives the signal.
@@ -176,7 +176,7 @@ def send_signal(process: Process, number: signal.Signals) -> bool:
 
 
 def wait_for_exit(process: Process, seconds: float, clock: Clock) -> bool:
-    """Wait until a process has exited.
+    """Wait for a process to exit.
 
     Args:
         process: Process to wait for.
@@ -184,7 +184,7 @@ def wait_for_exit(process: Process, seconds: float, clock: Clock) -> bool:
         clock: Clock used for the timeout and the pauses.
 
     Returns:
-        True if the process has exited, False if it is still running after the timeout.
+        True if the process has exited; False if it is still running after the timeout.
     """
     until = clock.monotonic_s() + seconds
     while is_alive(process):

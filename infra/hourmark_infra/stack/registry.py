@@ -14,11 +14,11 @@ from hourmark_infra.stack.layout import Layout
 def extract_archive(archive: tarfile.TarFile, folder: Path) -> None:
     """Extract all members of a trusted tar archive into a folder.
 
-    The archive must be trusted, because Python versions before 3.11.4 do not filter unsafe members.
+    Python versions before 3.11.4 do not filter unsafe members, so the archive must be trusted.
 
     Args:
         archive: Open archive.
-        folder: Folder to extract to.
+        folder: Target folder.
     """
     if hasattr(tarfile, "data_filter"):
         archive.extractall(folder, filter="data")
@@ -30,7 +30,7 @@ CONFLUENT_PATH = "/apis/ccompat/v7"
 
 
 def unpack_registry(folder: Path) -> Path:
-    """Return the program folder of the schema registry, after extracting it if necessary.
+    """Extract the schema registry if necessary, and return its program folder.
 
     The extraction is atomic: an interrupted or concurrent call leaves no incomplete program folder.
 
@@ -89,6 +89,6 @@ def find_runner_jar(app: Path) -> Path:
         app: Program folder of the registry, as returned by `unpack_registry`.
 
     Raises:
-        ValueError: The folder contains no file `apicurio-registry-app-*-runner.jar`.
+        ValueError: The folder does not contain `apicurio-registry-app-*-runner.jar`.
     """
     return min(app.glob("apicurio-registry-app-*-runner.jar"))

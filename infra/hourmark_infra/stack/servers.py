@@ -28,21 +28,21 @@ DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """The definition of one server of a stack: how it is started and checked.
+    """The definition of one server of a stack, with its commands and health checks.
 
-    The commands are functions, so that programs are only downloaded when a server is started.
+    Commands are functions, so programs are only downloaded when a server is started.
 
     Attributes:
-        name: Name of the server, for example `edge-1`.
+        name: Name of the server, such as `edge-1`.
         command: Function that returns the command line that runs the server.
-        address: Network address `host:port` that the health check uses.
+        address: Network address `host:port` for the health check.
         data: Path of the data folder.
         log: Path of the log file.
         check_health: Function that returns the health of the server.
-        check_cluster_health: Function that returns the health of the server and also requires that
-            the server sees all other servers of its cluster. None for a server without a cluster.
-        format_command: Function that returns the command line that formats the data folder before
-            the first start. None if no formatting is necessary.
+        check_cluster_health: Like `check_health`, but the server must also see all other servers of
+            its cluster; None for a server without a cluster.
+        format_command: Function that returns the command line for formatting the data folder; None
+            if no formatting is necessary.
         depends_on: Names of the servers that must be healthy before this server is started.
     """
 
@@ -93,15 +93,15 @@ def server_table(
 
     Args:
         layout: Paths and ports of the stack.
-        programs: Function that returns the paths of the programs; called when a command line is
+        programs: Function that returns the paths of the programs, called when a command line is
             needed.
-        cluster_ids: Kafka cluster ID by cluster name, `edge` and `central`.
+        cluster_ids: Maps the cluster names `edge` and `central` to Kafka cluster IDs.
         mirror: Whether MirrorMaker 2 and its monitor are included; ignored with one cluster.
         clusters: Number of Kafka clusters.
         jmx: Whether brokers expose their metrics through JMX.
 
     Returns:
-        Server by name, in start order.
+        Maps each server name to its definition, in start order.
     """
     definitions = _ServerDefinitions(layout, programs, jmx)
     brokers = [

@@ -12,11 +12,11 @@ from hourmark_infra.stack.layout import CLUSTERS, Layout
 def write_settings(layout: Layout, config_text: str, datanode: str = "datanode") -> None:
     """Write the configuration files of all servers of a stack, and `hourmark.toml`.
 
-    Folders are created if necessary. A file that already has the right content is not changed.
+    Folders are created if necessary. A file that already has the correct content is not changed.
 
     Args:
         layout: Paths, ports and number of the servers.
-        config_text: Text of `hourmark.toml`, with which commands find the servers.
+        config_text: Text of `hourmark.toml`, which tells commands where the servers are.
         datanode: Name of the DataNode whose settings are written to `hdfs-site.xml`.
     """
     for folder in (layout.logs, layout.data, layout.state):

@@ -32,12 +32,12 @@ from hourmark_infra.stack.process import Process
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackState:
-    """The persistent state of a local stack, stored in its file `state.json`.
+    """The persistent state of a local stack, stored in `state.json`.
 
     Attributes:
-        ports: TCP port by port name. A port only changes if another program uses it.
-        cluster_ids: Kafka cluster ID by cluster name, `edge` and `central`.
-        processes: Last known process by server name.
+        ports: Maps port names to TCP ports. A port only changes if another program uses it.
+        cluster_ids: Maps the cluster names `edge` and `central` to Kafka cluster IDs.
+        processes: Maps server names to their last known processes.
         clusters: Number of Kafka clusters: 2 for an edge and a central cluster, 1 for a single one.
         spread: Whether there are three central brokers and three DataNodes instead of one each.
         workers: Number of MirrorMaker 2 workers.
@@ -67,14 +67,14 @@ class StackState:
         return (SPREAD if self.spread else StackShape())._replace(mirrors=MIRRORS[: self.workers])
 
     def with_process(self, server: str, process: Process | None) -> StackState:
-        """Return a copy of the state in which the process of one server is replaced.
+        """Return a copy of the state with a different process for one server.
 
         Args:
             server: Name of the server.
-            process: Process to record; None to remove the recorded one.
+            process: New process of the server; None to remove the old one.
 
         Returns:
-            The new state, which is not saved. This object is not changed.
+            The new state, which is not saved. This object is not modified.
         """
         others = {name: known for name, known in self.processes.items() if name != server}
         return replace(self, processes=others if process is None else {**others, server: process})
@@ -90,14 +90,13 @@ def new_state(
     spread: bool = False,
     workers: Workers = 1,
 ) -> StackState:
-    """Return the initial state for a new local stack, with random cluster IDs and free ports.
+    """Return the initial state of a local stack, with random cluster IDs and free ports.
 
-    A local stack is a set of Kafka, HDFS, schema registry and MirrorMaker 2 servers.
-
-    The state is not saved; call `save_state` to create the stack.
+    A local stack is a set of Kafka, HDFS, schema registry and MirrorMaker 2 servers. The state is
+    not saved; call `save_state` to create the stack.
 
     Args:
-        preferred: TCP port by port name, used if the port is free.
+        preferred: Maps port names to preferred TCP ports, which are used if they are free.
         clusters: Number of Kafka clusters: 2 (edge and central) or 1.
         spread: Whether the stack has three central brokers and three DataNodes instead of one each.
         workers: Number of MirrorMaker 2 workers.
@@ -118,11 +117,11 @@ def new_state(
 
 
 def new_cluster_ids() -> dict[str, str]:
-    """Return new random cluster IDs for the edge and the central Kafka cluster.
+    """Generate random cluster IDs for the edge and the central Kafka cluster.
 
     Returns:
-        Cluster ID by cluster name; the names are `edge` and `central`. An ID is a UUID in the
-        URL-safe Base64 format that Kafka's storage tool accepts.
+        Maps the cluster names `edge` and `central` to IDs. An ID is a UUID in the URL-safe Base64
+        format that Kafka's storage tool accepts.
     """
     return {cluster: _kafka_uuid() for cluster in CLUSTERS}
 
@@ -132,7 +131,7 @@ def state_file(home: Path) -> Path:
 
 
 def load_state(home: Path) -> StackState | None:
-    """Read the state of the local stack, a set of servers, in a `HOURMARK_HOME` folder.
+    """Read the state of the local stack (a set of servers) in a `HOURMARK_HOME` folder.
 
     Args:
         home: The `HOURMARK_HOME` folder, which contains the stack's data and configuration.
@@ -156,10 +155,10 @@ def load_state(home: Path) -> StackState | None:
 
 
 def save_state(home: Path, state: StackState) -> None:
-    """Write the state file of a local stack of servers atomically, and flush it to disk.
+    """Write the state file of a local stack atomically, and flush it to disk.
 
-    An existing file is replaced. If the call is interrupted, the file contains either the previous
-    or the new state.
+    An existing file is replaced. If the call is interrupted, the file contains either the old or
+    the new state.
 
     Args:
         home: The `HOURMARK_HOME` folder, which contains the stack's data and configuration.

@@ -1,13 +1,14 @@
 """Excludes topics with a damaged record batch from the mirror, so that all others are copied.
 
-MirrorMaker 2 checks CRCs. When a batch is damaged, its consumer fails on every poll: the task
-copies nothing more of any partition, uses a full core and does not fail (`MirrorSourceTask.poll`
-logs the error and continues). No setting skips or isolates the partition.
+MirrorMaker 2 checks CRCs. If a batch is damaged, the consumer fails on every poll: the task stops
+copying all of its partitions, uses a full core and does not fail (`MirrorSourceTask.poll` logs the
+error and continues). No setting skips or isolates the partition.
 
 This module therefore reads stalled partitions from the mirror's position. A topic with a damaged
-batch there is added to `topics.exclude` and MirrorMaker 2 restarts; only that topic's event type
-waits. The topic is retried and included again once it is readable: after another replica became
-leader, or after an operator deleted the records up to the damage (`kafka-delete-records`).
+batch there is added to `topics.exclude`, and MirrorMaker 2 is restarted. Only the event type of
+that topic has to wait. The topic is retried and included again once it is readable: after another
+replica has become leader, or after an operator has deleted the records up to the damage
+(`kafka-delete-records`).
 """
 
 from __future__ import annotations
@@ -39,20 +40,20 @@ _FETCH_BYTES: Final = 64 * 1024  # a broker returns a larger first batch neverth
 
 
 class DamagedTopics:
-    """Detects topics with damaged record batches and excludes them from replication.
+    """Detector that excludes topics with damaged record batches from replication.
 
-    A MirrorMaker 2 task that reads a damaged batch stops copying all of its partitions. Call
+    If a MirrorMaker 2 task reads a damaged batch, it stops copying all of its partitions. Call
     `start_run` when MirrorMaker 2 starts, then `failures` repeatedly. Each change of the excluded
-    topics is reported as a failure, so that the caller restarts MirrorMaker 2 with the new list of
-    topics. A topic is included again when its next batch can be read. Not thread-safe.
+    topics is reported as a failure, so that the caller restarts MirrorMaker 2 with the new list. A
+    topic is included again when its next batch can be read. Not thread-safe.
 
     Args:
-        sites: The edge cluster, from which records are copied, and the positions of the mirror.
-        clock: Clock of this host.
+        sites: Clients of both clusters.
+        clock: Source of monotonic time.
 
     Attributes:
-        excluded: For each excluded topic, named as on the edge cluster, the damaged partition and
-            the reason why it cannot be read.
+        excluded: Maps each excluded edge topic to the damaged partition and the reason why it
+            cannot be read.
     """
 
     def __init__(self, sites: MirrorSites, clock: Clock) -> None:
@@ -61,9 +62,9 @@ class DamagedTopics:
         self._positions = sites.positions()
 
     def start_run(self) -> None:
-        """Start a new run of MirrorMaker 2 and forget the reported changes of the previous run.
+        """Reset the detector for a new run of MirrorMaker 2.
 
-        Topics that were excluded stay excluded.
+        The reported changes of the previous run are discarded. Excluded topics stay excluded.
         """
         self._progress, self._changes = StallTracker(STILL_S), list[ConnectorTaskFailure]()
         self._polled_s = self._tried_s = self._clock.monotonic_s()
@@ -71,9 +72,9 @@ class DamagedTopics:
     def failures(self) -> list[ConnectorTaskFailure]:
         """Return one failure for each topic that was excluded or included again in this run.
 
-        The supervisor restarts MirrorMaker 2 for each reported failure. The method reads the
-        clusters at most every 5 seconds. After the first change in a run, it does not read them
-        again until the next run.
+        The supervisor restarts MirrorMaker 2 if there is a failure. The method reads the clusters
+        at most once every 5 seconds. After a change, it does not read them again until the next
+        run.
 
         Returns:
             The changes of this run; empty if there are none.
@@ -142,15 +143,16 @@ def _sample(still: list[PartitionBehind]) -> list[PartitionBehind]:
 def find_damaged_batches(
     edge: KafkaCluster, behind: Collection[PartitionBehind], starts: Mapping[Partition, int]
 ) -> list[PartitionError]:
-    """Read the next uncopied record batch of each topic-partition to detect damaged batches.
+    """Read the next uncopied record batch of each topic-partition, to detect damaged batches.
 
     Args:
         edge: Settings of the edge cluster.
         behind: Topic-partitions to read, each with the mirror's position.
-        starts: Log start offsets at the edge. A position below the log start is raised to it.
+        starts: Log start offsets at the edge. If a position is lower, the batch at the log start is
+            read.
 
     Returns:
-        One error for each topic-partition whose batch is damaged; empty if all batches can be read.
+        One error for each topic-partition with a damaged batch; empty if there are none.
 
     Raises:
         Unavailable: The edge cluster does not answer.

@@ -63,9 +63,9 @@ logger.task.filter.burst.maxBurst = 20
 
 
 class MirrorMakerProcess:
-    """Running MirrorMaker 2 process, which is started by the constructor.
+    """MirrorMaker 2 process that is started by the constructor.
 
-    The process writes its output to the stderr of the calling process.
+    Its output is written to the stderr of the calling process.
 
     Attributes:
         pid: Process id.
@@ -76,7 +76,7 @@ class MirrorMakerProcess:
 
         Args:
             config: Configuration with both clusters and the group `mirror`.
-            excluded: Names of edge topics that are not copied.
+            excluded: Names of edge topics to exclude from replication.
 
         Raises:
             ConfigError: A setting is invalid, or `mirror.java` cannot be started.
@@ -103,18 +103,17 @@ class MirrorMakerProcess:
     def poll(self) -> int | None:
         """Return the exit code of the process, or None while the process runs.
 
-        The exit code is the negated signal number if a signal ended the process. The method does
-        not block.
+        If a signal ended the process, the exit code is the negative signal number. Does not block.
         """
         return self._child.poll()
 
     def stop(self) -> int:
         """Send SIGTERM, then SIGKILL after 15 seconds, and wait for the process to end.
 
-        Has no effect on a process that has already ended.
+        Does nothing if the process has already ended.
 
         Returns:
-            Exit code; the negated signal number if a signal ended it.
+            The exit code; the negative signal number if a signal ended the process.
         """
         self._child.terminate()
         try:
@@ -125,13 +124,13 @@ class MirrorMakerProcess:
 
 
 def installed_version(classpath: str) -> str:
-    """Return the MirrorMaker 2 version found in a class path, from the name of its jar.
+    """Return the version of MirrorMaker 2 in a class path, taken from the name of its jar.
 
     Args:
-        classpath: Value of `mirror.classpath`, entries separated by colons.
+        classpath: Value of `mirror.classpath`, with entries separated by colons.
 
     Returns:
-        Version such as `3.9.1`; empty if no `connect-mirror-*.jar` is found.
+        A version such as `3.9.1`; empty if no `connect-mirror-*.jar` is found.
     """
     jars = itertools.chain.from_iterable(_jars(part) for part in _parts(classpath))
     return next((found[1] for jar in jars if (found := _JAR.fullmatch(jar.name))), "")
@@ -148,18 +147,18 @@ def _jars(part: str) -> Iterable[Path]:
 def prepare_command(config: Config, excluded: Collection[str] = ()) -> list[str]:
     """Write the configuration files of MirrorMaker 2, and return the command that starts it.
 
-    The files are written to `mirror.work_dir` and replace those of an earlier run. The command is
-    not executed.
+    The files are written to `mirror.work_dir` and replace those of earlier runs. The command is not
+    executed.
 
     Args:
         config: Configuration with both clusters and the group `mirror`.
-        excluded: Names of edge topics that are not copied.
+        excluded: Names of edge topics to exclude from replication.
 
     Returns:
         The Java executable and its arguments.
 
     Raises:
-        ConfigError: A setting is invalid, or a private key cannot be used by Java.
+        ConfigError: A setting is invalid, or Java cannot use a private key.
         Unavailable: A file cannot be written.
     """
     for alias, cluster in (

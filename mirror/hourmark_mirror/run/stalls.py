@@ -1,14 +1,14 @@
 """Detects a mirror that runs but copies nothing: no process ends and no task fails (strimzi#3375).
 
 `ResponseDetector` finds a MirrorMaker 2 process that hangs, such as one that is paused or
-deadlocked. With several workers no other worker reports it: the group continues without it and
-moves its tasks. The process listens on its REST port once it has found both clusters, and keeps
-answering if they become unavailable.
+deadlocked. If there are several workers, none of the others reports it: the group continues without
+it and moves its tasks. The process listens on its REST port once it has connected to both clusters,
+and keeps responding if they become unavailable.
 
-`StallDetector` finds a mirror that is behind while no position moves. Positions do not show which
-worker copies a partition, so only a stall of all partitions is a failure of this worker. A single
-stalled partition may belong to another worker, and restarting every worker would interrupt the
-others; that case is an alarm of the watch.
+`StallDetector` finds a mirror that is behind while no position advances. Positions do not show
+which worker copies a partition, so only a stall of all partitions is a failure of this worker. A
+single stalled partition may belong to another worker, and restarting every worker would interrupt
+the others; that case is an alarm of the watch.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ PAUSED_BLIND_S: Final = (
 
 
 class ResponseDetector:
-    """Failure detector for a MirrorMaker 2 process that no longer answers on its REST port.
+    """Failure detector for a MirrorMaker 2 process that no longer responds on its REST port.
 
-    It reports a failure after 60 seconds without an answer. A process that has not answered yet
-    since its start is not reported.
+    A failure is reported after 60 seconds without a response. It is not reported before the first
+    response of a new process.
 
     Args:
         host: Host name or address of the REST port.
         port: REST port of the process.
-        clock: Clock of this host.
+        clock: Source of monotonic time.
     """
 
     def __init__(self, host: str, port: int, clock: Clock) -> None:
@@ -50,22 +50,22 @@ class ResponseDetector:
         self.start_run()
 
     def start_run(self) -> None:
-        """Start the detection for a new run of the process.
+        """Reset the detector for a new run of the process.
 
-        Answers and failures of the previous run are discarded. Until the new process answers for
-        the first time, no failure is reported.
+        Responses and failures of the previous run are discarded. No failure is reported until the
+        new process responds for the first time.
         """
         self._polled_s = self._clock.monotonic_s()
         self._answered_s: float | None = None
 
     def failures(self) -> list[ConnectorTaskFailure]:
-        """Return a failure if the MirrorMaker 2 process has not answered for 60 seconds.
+        """Return a failure if the MirrorMaker 2 process has not responded for 60 seconds.
 
-        Sends a request to the REST port at most every 10 seconds.
+        Sends a request to the REST port at most once every 10 seconds.
 
         Returns:
-            One failure, or an empty list if the process answered within the last 60 seconds or has
-            not answered in this run yet.
+            One failure; empty if the process responded within the last 60 seconds, or has not
+            responded in this run yet.
         """
         now_s = self._clock.monotonic_s()
         if (since_s := now_s - self._polled_s) >= POLL_INTERVAL_S:
@@ -105,13 +105,13 @@ STALL_S: Final = 300.0  # longer than a slow start, a rebalance and an aborted t
 
 
 class StallTracker:
-    """Tracker of topic-partitions in which the mirror is behind and its position does not advance.
+    """Tracker of topic-partitions in which the mirror is behind and makes no progress.
 
     Args:
         stall_s: Seconds without progress after which a partition counts as stalled.
 
     Attributes:
-        last_progress_s: Monotonic time in seconds of the last update in which any position had
+        last_progress_s: Monotonic time in seconds of the last call in which any position had
             changed.
     """
 
@@ -130,19 +130,18 @@ class StallTracker:
     ) -> list[PartitionBehind]:
         """Record the current offsets, and return the topic-partitions that have stalled.
 
-        Call this method at regular intervals. If 60 seconds or more have passed since the previous
-        call, no topic-partition counts as stalled, and the time without progress is measured from
-        now on.
+        Call this method at regular intervals. If the previous call was 60 or more seconds ago, the
+        result is empty, and the time without progress is measured from this call.
 
         Args:
             now_s: Current monotonic time in seconds.
             ends: Log end offsets at the edge.
             starts: Log start offsets at the edge.
-            positions: For each topic-partition, the next offset that the mirror copies.
+            positions: Maps each topic-partition to the offset of the next record to copy.
 
         Returns:
-            Topic-partitions that are not copied to their end and whose position has not changed for
-            `stall_s` seconds. Empty if there are none.
+            Topic-partitions that are not fully copied and whose position has not changed for
+            `stall_s` seconds; empty if there are none.
         """
         if positions != self._positions:
             self._positions, self.last_progress_s = dict(positions), now_s
@@ -161,14 +160,14 @@ class StallTracker:
 
 
 class StallDetector:
-    """Failure detector for a mirror that is behind while none of its positions advances.
+    """Failure detector for a mirror that is behind and makes no progress.
 
-    It compares the mirror's positions with the log end offsets of the edge cluster. A failure is
-    reported after 5 minutes without progress. Call `start_run` before `failures`.
+    The detector compares the mirror's positions with the log end offsets of the edge cluster. A
+    failure is reported after 5 minutes without progress. Call `start_run` before `failures`.
 
     Args:
         sites: Clients of both clusters.
-        clock: Clock of this host.
+        clock: Source of monotonic time.
     """
 
     def __init__(self, sites: MirrorSites, clock: Clock) -> None:
@@ -179,10 +178,9 @@ class StallDetector:
         self._ahead: set[Partition] = set()
 
     def start_run(self) -> None:
-        """Start the detection for a new run of MirrorMaker 2.
+        """Reset the detector for a new run of MirrorMaker 2.
 
-        Failures of the previous run are discarded, and the time without progress is measured from
-        now on.
+        Failures of the previous run are discarded, and the time without progress starts at zero.
         """
         self._progress, self._polled_s = StallTracker(), self._clock.monotonic_s()
         self._found: list[PartitionBehind] = []
@@ -190,11 +188,11 @@ class StallDetector:
     def failures(self) -> list[ConnectorTaskFailure]:
         """Return a failure for each stalled topic-partition if no position advanced for 5 minutes.
 
-        Reads the clusters at most every 10 seconds; calls in between return the previous result.
-        Each position past the edge's log end is logged once.
+        Reads the clusters at most once every 10 seconds. Calls in between return the previous
+        result. Each position past the edge's log end is logged once.
 
         Returns:
-            One failure for each stalled topic-partition. Empty if any position advanced within the
+            One failure for each stalled topic-partition; empty if any position advanced within the
             last 5 minutes, or if all records are copied.
 
         Raises:

@@ -59,9 +59,9 @@ class SupervisedProcess(Protocol):
 class FailureDetector(Protocol):
     """Detector of failures that leave the supervised process running.
 
-    The supervisor calls `start_run` before each start of the process, and then polls `failures`.
-    Both methods raise HourmarkError or KafkaException if the state cannot be read at the moment;
-    the supervisor then retries later.
+    The supervisor calls `start_run` before each start of the process, and then polls `failures`. If
+    the state cannot be read at the moment, both methods raise an error, and the supervisor retries
+    later.
     """
 
     def start_run(self) -> None:
@@ -92,14 +92,14 @@ class TaskFailureDetector:
     """Failure detector that reads the states of connectors and tasks from the target cluster.
 
     Only failures on this worker are reported, because each worker has its own supervisor. A
-    connector that does not run within 5 minutes after the start counts as a failure, too: a
+    connector that is not running 5 minutes after the start is also reported as a failure, because a
     rejected connector reports no state.
 
     Args:
         central: Settings of the target cluster.
         edge_alias: Alias of the edge cluster, which identifies the mirror.
         worker: Address of this worker, `host:port`.
-        clock: Clock of this host.
+        clock: Source of monotonic time.
     """
 
     def __init__(self, central: KafkaCluster, edge_alias: str, worker: str, clock: Clock) -> None:
@@ -180,8 +180,9 @@ class MirrorSupervisor:
         """Run MirrorMaker 2 until `stopping` is set or, without `restart`, until the first failure.
 
         Returns:
-            0 after a requested stop. Without `restart`, the exit code of the process (128 plus the
-            number of the signal that ended it), or 1 if a detector reported a failure.
+            0 after a requested stop. Without `restart`, the exit code of the process, or 1 if a
+            detector reported a failure. If a signal ended the process, the exit code is 128 plus
+            the signal number.
 
         Raises:
             HourmarkError: The first process cannot be started.

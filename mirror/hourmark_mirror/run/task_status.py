@@ -27,7 +27,7 @@ class ConnectorTaskFailure(NamedTuple):
 
     Attributes:
         name: Connector or task name, such as `MirrorSourceConnector-0`.
-        cause: Innermost cause in the stack trace, or a readable description.
+        cause: Innermost cause in the stack trace, or another description of the failure.
     """
 
     name: str
@@ -71,8 +71,8 @@ class TaskStates:
     """Last known states of all connectors and tasks of one mirror.
 
     A worker that was paused or disconnected may report the failure of a task that another worker
-    has taken over. Such a report has an older group generation than the running task, and is
-    ignored.
+    has already taken over. Such a report has an older group generation than the running task, and
+    is ignored.
 
     Args:
         worker: Address of this worker, `host:port`; empty if this process is not a worker.
@@ -86,11 +86,11 @@ class TaskStates:
     def update(self, records: Iterable[KeyValue]) -> None:
         """Update the states from records of the Kafka Connect status topic.
 
-        Records that do not describe a connector or task are ignored. Status records that cannot be
-        parsed are ignored as well, and their number is logged as a warning.
+        Records that do not describe a connector or task are ignored. Records that cannot be parsed
+        are also ignored, and a warning with their number is logged.
 
         Args:
-            records: Key and value of each record in offset order. A record without a value
+            records: Key and value of each record, in offset order. A record without a value
                 (tombstone) removes the state of its key.
         """
         unreadable: list[str] = []
@@ -121,8 +121,8 @@ class TaskStates:
     def mark_outdated(self) -> None:
         """Mark states as outdated before MirrorMaker 2 is started again on this worker.
 
-        An outdated state counts as neither running nor failed until it is reported again. The
-        states of tasks that run on another worker are not marked.
+        An outdated state is considered neither running nor failed until it is reported again.
+        States of tasks that are running on another worker are not marked.
         """
         self._outdated |= {
             name
@@ -137,8 +137,8 @@ class TaskStates:
             name: Name of the connector or task, such as `MirrorSourceConnector-0`.
 
         Returns:
-            False if the name is unknown, or if its state is outdated since the last
-            `mark_outdated`.
+            True if the last reported state is `RUNNING` and not outdated (see `mark_outdated`).
+            False if the name is unknown.
         """
         return (
             name in self._last

@@ -21,12 +21,13 @@ _KEY: Final = f"connector-{CONNECTOR}".encode()
 
 
 class WorkerGroup(NamedTuple):
-    """Kafka Connect workers of one mirror, with the states of their tasks and the settings.
+    """Kafka Connect workers of one mirror, with the states of their tasks and their settings.
 
     Attributes:
         workers: Hosts of the running workers, and the leader.
-        states: Last state of each connector and task, by name.
-        settings: Connector settings that the leader last wrote; empty if the connector never ran.
+        states: Maps each connector and task name to its last state.
+        settings: Connector settings that the leader last wrote; empty if the connector has never
+            run.
     """
 
     workers: MirrorWorkers
@@ -42,8 +43,8 @@ def read_worker_group(central: KafkaCluster, edge_alias: str) -> WorkerGroup:
         edge_alias: Alias of the edge cluster, which identifies the mirror.
 
     Returns:
-        The group. It has no workers if the mirror is not running; states and settings are then the
-        last ones written.
+        The group. If the mirror is not running, there are no workers, and states and settings are
+        the last ones written.
 
     Raises:
         Unavailable: The central cluster does not answer.
@@ -58,9 +59,9 @@ def read_worker_group(central: KafkaCluster, edge_alias: str) -> WorkerGroup:
 
 
 def read_connector_settings(central: KafkaCluster, edge_alias: str) -> dict[str, str]:
-    """Read the settings with which the connector of one mirror last ran.
+    """Read the settings of a mirror's connector at its last run.
 
-    The leader of the workers writes them to a topic on the central cluster. The values are not
+    The leader of the workers writes the settings to a topic on the central cluster. Secrets are not
     redacted.
 
     Args:
@@ -68,7 +69,7 @@ def read_connector_settings(central: KafkaCluster, edge_alias: str) -> dict[str,
         edge_alias: Alias of the edge cluster, which identifies the mirror.
 
     Returns:
-        Setting values by setting name; empty if the connector never ran.
+        Setting names and values; empty if the connector has never run.
 
     Raises:
         Unavailable: The central cluster does not answer.

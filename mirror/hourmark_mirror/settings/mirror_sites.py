@@ -17,7 +17,7 @@ _MIRRORED: Final = re.compile("|".join(f"(?:{pattern})" for pattern in TOPICS))
 
 
 class MirrorSites:
-    """Pair of clients for the edge (source) and central (target) cluster of one mirror.
+    """Clients for the edge (source) and central (target) clusters of one mirror.
 
     Attributes:
         alias: Alias of the edge cluster. It is the prefix of all remote topic names.
@@ -42,11 +42,11 @@ class MirrorSites:
         """Return the edge topics that the mirror copies, sorted by name.
 
         Returns:
-            Description of each topic; empty if the edge has no mirrored topic.
+            The description of each topic; empty if the edge has no mirrored topics.
 
         Raises:
             Unavailable: The edge cluster does not answer, or its brokers disagree on which topics
-                exist, for example during a deletion. The call can be repeated.
+                exist, for example while a topic is being deleted. The call can be repeated.
         """
         names = [n for n in self.edge.names() if _MIRRORED.fullmatch(n)]
         found = self.edge.topics(names)
@@ -61,7 +61,7 @@ class MirrorSites:
         """Return all topic-partitions of the edge topics that the mirror copies.
 
         Returns:
-            Topic-partitions of the edge, in the order of `topics`; empty if no topic is mirrored.
+            Topic-partitions at the edge, in the order of `topics`; empty if no topics are mirrored.
 
         Raises:
             Unavailable: The edge cluster does not answer, or its brokers disagree on which topics
@@ -70,10 +70,9 @@ class MirrorSites:
         return [Partition(t.name, p) for t in self.topics() for p in t.partitions]
 
     def positions(self) -> MirrorPositions:
-        """Return a new reader of the offsets up to which the mirror has copied.
+        """Return a new reader for the offsets up to which the mirror has copied records.
 
-        The positions are read from the central cluster when the caller calls `refresh` on the
-        reader.
+        Call `refresh` on the reader to fetch the offsets from the central cluster.
 
         Returns:
             The reader, which the caller must close.
@@ -81,28 +80,28 @@ class MirrorSites:
         return MirrorPositions(self.central.settings, self.alias)
 
     def remote_partition(self, partition: Partition) -> Partition:
-        """Return the central topic-partition to which an edge topic-partition is copied.
+        """Return the central topic-partition to which the mirror copies an edge topic-partition.
 
-        The name of the remote topic is the edge topic name with the edge alias as prefix. The
-        partition number is the same. The clusters are not queried, so the result may not exist.
+        The remote topic name is the edge topic name with the edge alias as prefix. The partition
+        number is the same. The clusters are not queried, so the topic-partition may not exist.
 
         Args:
             partition: Topic-partition at the edge.
 
         Returns:
-            Remote topic-partition, such as partition 3 of `edge.events.click`.
+            The topic-partition on the central cluster, such as partition 3 of `edge.events.click`.
         """
         return Partition(central_topic(partition.topic, self.alias), partition.partition)
 
     def existing_remotes(self, partitions: Iterable[Partition]) -> dict[Partition, Partition]:
-        """Return the existing copy on the central cluster for each edge topic-partition.
+        """Map edge topic-partitions to their existing copies on the central cluster.
 
         Args:
             partitions: Topic-partitions at the edge.
 
         Returns:
-            Remote topic-partition by edge topic-partition. Edge topic-partitions without a copy are
-            absent.
+            A dict with edge topic-partitions as keys and remote topic-partitions as values. Edge
+            topic-partitions without a copy are absent.
 
         Raises:
             Unavailable: The central cluster does not answer.

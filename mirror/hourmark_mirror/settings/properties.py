@@ -115,19 +115,19 @@ def target_cluster(config: Config) -> KafkaCluster:
 
 
 def mirror_maker_properties(config: Config, excluded: Collection[str] = ()) -> dict[str, str]:
-    """Return all MirrorMaker 2 properties, in the order in which they are written.
+    """Return all MirrorMaker 2 properties, in the order in which they are written to the file.
 
-    Secrets are replaced with references to the file of `secrets_path`.
+    Secrets are replaced with references to the file at `secrets_path`.
 
     Args:
         config: Configuration with both clusters and the group `mirror`.
         excluded: Edge topics that are not copied.
 
     Returns:
-        Property values by name, such as `clusters` and `edge->target.topics`.
+        A dict of property names, such as `clusters` or `edge->central.topics`, and values.
 
     Raises:
-        ConfigError: The clusters or their security settings cannot be used by MirrorMaker 2.
+        ConfigError: MirrorMaker 2 cannot use the clusters or their security settings.
     """
     source, target, central = config.kafka.edge_alias, TARGET_ALIAS, target_cluster(config)
     message_bytes = config.kafka.max_message_bytes
@@ -159,14 +159,15 @@ def mirror_maker_properties(config: Config, excluded: Collection[str] = ()) -> d
 def secret_properties(config: Config) -> dict[str, str]:
     """Return the passwords and logins of both clusters as MirrorMaker 2 properties.
 
-    The caller writes them to the file of `secrets_path`. The other properties contain only
+    The caller writes them to the file at `secrets_path`. The other properties only contain
     references to this file.
 
     Args:
         config: Configuration with both clusters.
 
     Returns:
-        Secret values by property name; empty if neither cluster requires a login or a password.
+        A dict of property names and secret values; empty if neither cluster requires a login or a
+        password.
 
     Raises:
         ConfigError: No separate central cluster is configured, or a SASL mechanism is not
@@ -178,13 +179,13 @@ def secret_properties(config: Config) -> dict[str, str]:
 
 
 def secrets_path(config: Config) -> Path:
-    """Return the path of the file that holds the secret properties of MirrorMaker 2.
+    """Return the path of the file that contains the secret properties of MirrorMaker 2.
 
     Args:
         config: Configuration with `mirror.work_dir`.
 
     Returns:
-        Absolute path in the work folder, whether or not the file exists.
+        An absolute path in the work folder. The file may not exist yet.
     """
     return config.mirror.work_dir.absolute() / _SECRETS
 
@@ -192,10 +193,10 @@ def secrets_path(config: Config) -> Path:
 def render_java_properties(values: Mapping[str, str]) -> str:
     """Render properties as text in the format of `java.util.Properties.load`.
 
-    Characters that are not printable ASCII are escaped, so the text can be encoded as ISO 8859-1.
+    All characters except printable ASCII are escaped, so the text can be encoded as ISO 8859-1.
 
     Args:
-        values: Property values by name.
+        values: Property names and values.
 
     Returns:
         One line `name=value` for each property, in the same order.

@@ -1,11 +1,12 @@
 """Security settings of MirrorMaker 2: librdkafka's settings translated to Java names.
 
-A setting without a Java equivalent stops the start.
+A setting without a Java equivalent prevents the start.
 
-Secrets are in a separate file that MirrorMaker's properties refer to, because MirrorMaker 2 copies
-its properties into a topic of the target, from where other workers read them. The reference names
-the file without its folder, which is the working folder of each worker. Certificate and key files
-are also referenced and read at each start; their paths must be the same for all workers.
+Secrets are stored in a separate file, and the properties of MirrorMaker 2 only refer to it. The
+reason is that MirrorMaker 2 copies its properties to a topic on the target, from which other
+workers read them. The reference contains the name of the file without its folder, which is the
+working folder of each worker. Certificate and key files are also referenced and read at each start;
+their paths must be the same for all workers.
 """
 
 from __future__ import annotations
@@ -50,18 +51,18 @@ _KEYS_OF_JAVA: Final = ("-----BEGIN PRIVATE KEY-----", "-----BEGIN ENCRYPTED PRI
 
 
 def client_security(alias: str, cluster: KafkaCluster, secrets_file: str) -> dict[str, str]:
-    """Translate the security settings of one cluster from librdkafka to Java client properties.
+    """Translate the security settings of a cluster from librdkafka to Java client properties.
 
     Secrets and the contents of PEM files are replaced with references that Java resolves (KIP-297).
 
     Args:
         alias: Alias of the cluster, used as the prefix of each property.
         cluster: Cluster settings with librdkafka properties.
-        secrets_file: Name of the file in the work folder that holds the secrets.
+        secrets_file: Name of the file in the work folder that contains the secrets.
 
     Returns:
-        Java properties by name, each with the prefix `alias.`; empty if the cluster has no security
-        settings.
+        Java property names, each prefixed with the alias and a dot, and values; empty if the
+        cluster has no security settings.
 
     Raises:
         ConfigError: A property has no Java equivalent, or the SASL mechanism is not supported. The
@@ -94,14 +95,14 @@ def client_security(alias: str, cluster: KafkaCluster, secrets_file: str) -> dic
 
 
 def secret_settings(alias: str, cluster: KafkaCluster) -> dict[str, str]:
-    """Return the passwords and the login of one cluster as MirrorMaker 2 properties.
+    """Return the passwords and the login of a cluster as MirrorMaker 2 properties.
 
     Args:
         alias: Alias of the cluster, used as the prefix of each property.
         cluster: Cluster settings with librdkafka properties.
 
     Returns:
-        Login and passwords by property name; empty if the cluster has none.
+        Property names and secret values; empty if the cluster has no login and no passwords.
 
     Raises:
         ConfigError: The SASL mechanism is not supported.
@@ -115,7 +116,7 @@ def secret_settings(alias: str, cluster: KafkaCluster) -> dict[str, str]:
 def check_bootstrap(alias: str, cluster: KafkaCluster) -> None:
     """Check that the bootstrap addresses of a cluster do not contain a user name.
 
-    Java rejects such an address, and its log would contain the password.
+    Java rejects such an address, and would write the password to its log.
 
     Args:
         alias: Alias of the cluster, for the error message.
@@ -135,12 +136,12 @@ def check_bootstrap(alias: str, cluster: KafkaCluster) -> None:
 def check_private_key(alias: str, cluster: KafkaCluster) -> None:
     """Check that Java can read the private key that is configured for a cluster.
 
-    Java accepts only PKCS #8 in PEM format. With any other key, it would log an error for every
-    connection. The function does nothing if no key is configured.
+    Java only accepts PKCS #8 keys in PEM format. With any other key, it would log an error for
+    every connection. Does nothing if no key is configured.
 
     Args:
-        alias: Alias of the cluster, used in the error.
-        cluster: Cluster settings, of which `ssl.key.location` is read.
+        alias: Alias of the cluster, for the error message.
+        cluster: Cluster settings; `ssl.key.location` is the path of the key file.
 
     Raises:
         ConfigError: The file cannot be read or does not contain a PKCS #8 key.

@@ -50,10 +50,10 @@ APPLICABLE: Final = (DifferenceKind.CREATE, DifferenceKind.ADD_PARTITIONS, Diffe
 
 
 class MirrorDifference(NamedTuple):
-    """Setting of a remote topic or worker whose value differs from the expected value.
+    """Difference between the actual and the expected value of a remote topic or worker setting.
 
     Attributes:
-        kind: Kind of the difference, which determines how to resolve it.
+        kind: Kind of difference, which determines how to resolve it.
         subject: Name of a remote topic, or `worker`.
         setting: Name of the setting, or `partitions`.
         now: Current value; None if it is not set or the topic does not exist.
@@ -70,7 +70,7 @@ class MirrorDifference(NamedTuple):
     def applicable(self) -> bool:
         """Return whether `hourmark mirror apply` can resolve this difference.
 
-        Differences that require a restart of a worker, or fewer partitions, return False.
+        False if an operator must start or restart a worker, or if a topic has too many partitions.
         """
         return self.kind in APPLICABLE
 
@@ -78,7 +78,7 @@ class MirrorDifference(NamedTuple):
         """Return the difference as a JSON-serializable dict, with secrets redacted.
 
         Returns:
-            The attributes by name, plus the key `applicable`.
+            A dict with the attribute names and `applicable` as keys.
         """
         now, wanted = (
             redact_setting(self.now, self.setting),
@@ -108,12 +108,13 @@ def topic_differences(
     Args:
         wanted: Expected remote topics.
         existing: Existing remote topics by name.
-        settings: Current settings by name, for each existing topic. A setting that is absent is not
+        settings: Maps each existing topic to its current settings. Absent settings are not
             compared.
 
     Yields:
-        For a missing topic, one difference with the expected number of partitions. For an existing
-        topic, one difference for each setting or partition count that differs.
+        For each missing topic, one difference with the expected number of partitions. For each
+        existing topic, one difference for each setting that differs, and one if the number of
+        partitions differs.
     """
     for topic in wanted:
         if topic.name not in existing:
@@ -140,17 +141,17 @@ def topic_differences(
 def connector_differences(
     wanted: Mapping[str, str], running: Mapping[str, str]
 ) -> Iterator[MirrorDifference]:
-    """Yield the connector settings that differ between the configuration and running workers.
+    """Yield the connector settings that differ between the configuration and the running workers.
 
     Bootstrap servers and settings that MirrorMaker 2 adds itself are ignored.
 
     Args:
         wanted: Connector settings according to the configuration.
-        running: Settings of the running connector. If empty, because the connector never ran,
-            nothing is yielded.
+        running: Settings of the running connector; empty if the connector has never run, in which
+            case nothing is yielded.
 
     Yields:
-        One difference of kind `RESTART` for each setting, sorted by name.
+        One difference of kind `RESTART` for each differing setting, sorted by name.
     """
     for name in sorted(wanted.keys() | running.keys()) if running else ():
         if (
@@ -168,7 +169,7 @@ def missing_worker_differences(hosts: Sequence[str]) -> Iterator[MirrorDifferenc
     """Yield a difference of kind `START` if no worker of the mirror is running.
 
     Args:
-        hosts: Hosts of the running workers. If there is at least one, nothing is yielded.
+        hosts: Hosts of the running workers. If there are any, nothing is yielded.
     """
     if not hosts:
         yield MirrorDifference(DifferenceKind.START, "worker", "hosts", None, "at least one")
@@ -178,8 +179,8 @@ def version_differences(installed: str, running: Iterable[str]) -> Iterator[Mirr
     """Yield a difference for each running MirrorMaker 2 version other than the installed one.
 
     Args:
-        installed: Version of MirrorMaker 2 on this host. If empty, because it is unknown, nothing
-            is yielded.
+        installed: Version of MirrorMaker 2 on this host; empty if unknown, in which case nothing is
+            yielded.
         running: Versions of the running workers. Empty versions are ignored.
 
     Yields:
@@ -195,13 +196,14 @@ def connector_settings(properties: Mapping[str, str], source: str, target: str) 
     The derivation follows `MirrorMakerConfig.connectorBaseConfig` in the source code of Kafka.
 
     Args:
-        properties: MirrorMaker 2 properties by name.
+        properties: MirrorMaker 2 properties, with names as keys.
         source: Alias of the source cluster.
         target: Alias of the target cluster.
 
     Returns:
-        Connector settings by name. Properties of the pair `source->target` lose this prefix;
-        properties of one cluster have the prefix `source.` or `target.` instead of its alias.
+        Connector settings, with names as keys. The prefix `source->target.` is removed. The alias
+        of a cluster is replaced with `source` or `target` for client settings (such as
+        `consumer.*`), and with `source.cluster` or `target.cluster` for all others.
     """
     made = {}
     for name, value in properties.items():

@@ -27,16 +27,17 @@ def expected_remote_topics(
 ) -> list[TopicSpec]:
     """Return the remote topics that should exist on the central cluster, sorted by name.
 
-    Each remote topic has the partition count and the settings of its edge topic, except that
-    `min.insync.replicas` has the value that is configured for the central cluster.
+    Each remote topic has the same partition count and settings as its edge topic, except for
+    `min.insync.replicas`, which is taken from the configuration of the central cluster.
 
     Args:
         config: Configuration with both clusters.
         sites: Clients of both clusters.
-        selected: Predicate on the edge topic name; selects all topics by default.
+        selected: Function that returns True for the names of the edge topics to include; all by
+            default.
 
     Returns:
-        Specification of each remote topic; empty if no edge topic is selected.
+        The specification of each remote topic; empty if no edge topic is selected.
 
     Raises:
         Unavailable: A cluster does not answer.
@@ -65,10 +66,12 @@ def remote_topic_differences(
     Args:
         config: Configuration with both clusters.
         sites: Clients of both clusters.
-        selected: Predicate on the edge topic name; selects all topics by default.
+        selected: Function that returns True for the names of the edge topics to include; all by
+            default.
 
     Returns:
-        Differences between the expected and the existing remote topics; empty if there are none.
+        The differences between the expected and the existing remote topics; empty if there are
+        none.
 
     Raises:
         Unavailable: A cluster does not answer.
@@ -81,8 +84,8 @@ def apply_differences(
 ) -> None:
     """Create remote topics, add partitions and change topic settings to resolve differences.
 
-    Differences for which `applicable` is False are ignored, and so are topics that are no longer
-    expected. The call can be repeated.
+    Differences that are not `applicable` are ignored, as are topics that are no longer expected.
+    The call can be repeated safely.
 
     Args:
         config: Configuration with both clusters.
@@ -118,7 +121,7 @@ def ensure_remote_topics(config: Config, sites: MirrorSites) -> list[str]:
         sites: Clients of both clusters.
 
     Returns:
-        Names of the created topics; empty if none was missing.
+        The names of the created topics; empty if none were missing.
 
     Raises:
         Unavailable: A cluster does not answer.

@@ -36,9 +36,8 @@ class FaultSpan:
             copy. `foreign`: the record exists only on the target. `altered`: the key is equal, but
             the content differs.
         edge_first: Edge offset of the first record. For foreign records, the offset of the edge
-            record that was expected instead; None at the end of the edge's log.
-        edge_last: Edge offset of the last record. For foreign records, the offset of the edge
-            record that was expected instead of the last one; None at the end of the edge's log.
+            record that was expected instead; None if the edge has no more records.
+        edge_last: Edge offset of the last record, with the same exceptions as `edge_first`.
         central_first: Target offset of the first record; None for missing records.
         central_last: Target offset of the last record; None for missing records.
         count: Number of records.
@@ -52,20 +51,19 @@ class FaultSpan:
     count: int = 1
 
     def continues_with(self, kind: FaultKind, edge: int | None, central: int | None) -> bool:
-        """Return whether a faulty record directly follows this span and has the same fault.
+        """Return whether a faulty record directly follows this span and has the same kind of fault.
 
         If so, the caller extends the span instead of starting a new one.
 
         Args:
             kind: Kind of fault of the record.
-            edge: Edge offset of the record. It is compared only for the kind `missing`, whose
-                records do not exist on the target.
-            central: Target offset of the record, which is compared for all other kinds; None for
-                missing records.
+            edge: Edge offset of the record. Only compared if the kind is `missing`.
+            central: Target offset of the record, compared for all other kinds; None if the record
+                is missing.
 
         Returns:
-            True if the kind is that of this span, and the compared offset is one greater than the
-            span's last offset.
+            True if the kinds are equal, and the compared offset is one greater than the last offset
+            of the span.
         """
         last, now = (self.edge_last, edge) if kind == "missing" else (self.central_last, central)
         return kind == self.kind and last is not None and now == last + 1
@@ -81,8 +79,8 @@ class RecordComparison:
             deleted them.
         older: Number of target records that are missing at the edge because its retention has
             deleted them.
-        faults: Number of faulty records, by kind of fault.
-        spans: First 100 groups of adjacent records with the same fault.
+        faults: Number of faulty records of each kind.
+        spans: First 100 groups of adjacent records with the same kind of fault.
     """
 
     matched: int = 0
@@ -92,7 +90,7 @@ class RecordComparison:
     spans: list[FaultSpan] = dataclasses.field(default_factory=list)
 
     def add(self, kind: FaultKind, edge: int | None, central: int | None) -> None:
-        """Count one faulty record, and extend the last span or start a new span.
+        """Count a faulty record, and add it to the last span or to a new span.
 
         After 100 spans, records that do not extend the last span are only counted.
 
@@ -175,23 +173,23 @@ def compare_records(
 ) -> RecordComparison:
     """Compare the records of an edge topic-partition with its copy on the target cluster.
 
-    The target must contain every edge record below `cut` once, unaltered and in the same order, and
-    no other records. The target may contain edge records at or after `cut`, but need not.
+    The target must contain every edge record below `cut` exactly once, unaltered and in the same
+    order, and no other records. Edge records at or after `cut` are optional.
 
     Args:
-        edge: Edge records in offset order. They may include records produced after `cut` was read.
-        central: Records on the target in offset order.
-        cut: Edge offset (exclusive) up to which the mirror has copied.
+        edge: Edge records in offset order.
+        central: Target records in offset order.
+        cut: Edge offset (exclusive) up to which records must have been copied.
         edge_was_trimmed: Whether the edge's log start is above 0. The target may then begin with
-            older records, which cannot be compared.
-        target_was_trimmed: Whether the target's log start is above 0. Retention may then have
-            deleted the first records on the target.
-        expired_before_ms: Unix milliseconds. A record that is missing at the beginning of the
-            target counts as expired if its timestamp is earlier; otherwise it counts as missing.
+            older records.
+        target_was_trimmed: Whether the target's log start is above 0. The first records may then be
+            missing.
+        expired_before_ms: Unix milliseconds. Missing first records count as expired if their
+            timestamp is earlier; otherwise as missing.
         window: Maximum number of records to read ahead on each side.
 
     Returns:
-        Numbers of equal, expired, older and faulty records, and the spans of faulty records.
+        The numbers of equal, expired, older and faulty records, and the spans of faulty records.
     """
     result = RecordComparison()
     source, target = _LookaheadReader(edge, window), _LookaheadReader(central, window)

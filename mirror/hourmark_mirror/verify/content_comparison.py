@@ -22,15 +22,15 @@ ATTEMPTS_MAX: Final = 3  # comparisons of a partition whose log start moves mean
 
 
 class ComparedPartition(NamedTuple):
-    """Comparison of one edge topic-partition with its copy on the central cluster.
+    """Result of comparing one edge topic-partition with its copy on the central cluster.
 
     Attributes:
         partition: Topic-partition at the edge.
         cut: Log end offset at the edge (exclusive) when the verification began.
-        position: Next edge offset that the mirror copies; None if it has no position.
-        comparison: Counts of equal and faulty records, and spans of faulty records.
-        settled: Whether the result is reliable. False if retention deleted records, and so moved a
-            log start, during every attempt.
+        position: Edge offset of the next record to copy; None if the mirror has no position.
+        comparison: Numbers of equal and faulty records, and the spans of faulty records.
+        settled: Whether the result is reliable. False if retention moved a log start during every
+            attempt.
     """
 
     partition: Partition
@@ -41,9 +41,9 @@ class ComparedPartition(NamedTuple):
 
 
 class ContentComparer:
-    """Compares edge topic-partitions, record by record, with their copies on the central cluster.
+    """Comparer of edge topic-partitions with their copies on the central cluster, record by record.
 
-    It opens Kafka consumers for each comparison and closes them afterwards.
+    Each comparison opens Kafka consumers and closes them afterwards.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class ContentComparer:
             sites: Clients of both clusters.
             clock: Source of time and sleep.
             max_message_bytes: Maximum size of a record in bytes.
-            remotes: Remote topic-partition for each edge topic-partition to compare.
+            remotes: Maps each edge topic-partition to compare to its remote topic-partition.
         """
         self._sites = sites
         self._clock = clock
@@ -71,13 +71,13 @@ class ContentComparer:
     ) -> list[ComparedPartition]:
         """Compare the records of each topic-partition on both clusters.
 
-        Records are compared up to the offset in `cut`, or up to the mirror's position if that is
-        lower. If a log start moves meanwhile, the comparison of this topic-partition is repeated,
-        with at most 3 attempts.
+        Records are compared up to the offset in `cut`, or up to the mirror's position if it is
+        lower. If a log start moves during the comparison, the topic-partition is compared again, up
+        to 3 times in total.
 
         Args:
-            cut: For each edge topic-partition, its log end offset when the verification began.
-            positions: For each edge topic-partition, the next offset that the mirror copies.
+            cut: Maps each edge topic-partition to its log end offset when the verification began.
+            positions: Maps each edge topic-partition to the offset of the next record to copy.
 
         Returns:
             One result for each topic-partition of this comparer.

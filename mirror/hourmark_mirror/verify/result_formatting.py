@@ -11,14 +11,15 @@ from hourmark_mirror.verify.verification import VerificationResult
 
 
 def result_to_json(result: VerificationResult) -> dict[str, Any]:
-    """Return a verification result as a JSON-serializable dict.
+    """Convert a verification result to a JSON-serializable dict.
 
     Args:
         result: Result to convert.
 
     Returns:
-        Keys `ok`, `alarms` (texts), `named` (alarms as dicts), `behind` (texts), `left_out` (count)
-        and `partitions`, whose items have counts and `faults` (spans).
+        A dict with the keys `ok`, `alarms` (texts), `named` (alarms as dicts), `behind` (texts),
+        `left_out` (a number) and `partitions`. Each item of `partitions` contains numbers of
+        records, and `faults` (spans of faulty records).
     """
     return {
         "ok": result.ok,
@@ -45,7 +46,7 @@ def _partition(compared: ComparedPartition) -> dict[str, Any]:
 
 
 def format_result(result: VerificationResult) -> list[str]:
-    """Return a verification result as lines of text.
+    """Format a verification result as lines of text.
 
     Args:
         result: Result to format.

@@ -1,10 +1,11 @@
-"""`hourmark mirror verify`: checks that the mirror reached a cut, without gaps or differences.
+"""`hourmark mirror verify`: checks that all edge records were copied, without gaps or differences.
 
-The order of reads makes the result valid. First comes the cut, which is the edge's end offsets.
-Then the positions are read until they reach the cut, each time followed by the edge's log starts,
-so that a gap that retention makes meanwhile is detected. The target's end offsets follow. The
-edge's end offsets are then read again, because everything on the target was at the edge before.
-Topic ids are read at the beginning and again at the end.
+The result depends on the order of reads. The edge's end offsets are read first; they define the
+cut, up to which records must be copied. The positions are then read repeatedly until they reach the
+cut. After each read, the edge's log starts are read, to detect gaps that retention causes in the
+meantime. The target's end offsets follow. The edge's end offsets are then read again, because all
+records on the target existed at the edge before. Topic ids are read at the beginning and at the
+end.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ _HOLDING = (
 
 
 class VerificationResult(NamedTuple):
-    """Findings of one check that the central cluster holds an exact copy of the edge's records.
+    """Findings of a check that the central cluster has an exact copy of all edge records.
 
     Attributes:
-        alarms: New alarms, and earlier alarms that no operator has accepted. Newly found
-            differences between records are in `compared` instead.
-        behind: Readable description of each topic-partition that the mirror did not copy in time.
+        alarms: New alarms, and earlier alarms that no operator has accepted. New differences
+            between records are in `compared` instead.
+        behind: Text for each topic-partition that the mirror did not copy in time.
         compared: Comparison of the records of each compared topic-partition.
         left_out: Number of topic-partitions that were not compared because only a sample was
             requested.
@@ -58,7 +59,7 @@ class VerificationResult(NamedTuple):
     def ok(self) -> bool:
         """Return whether the verification succeeded.
 
-        It succeeded if at least one topic-partition was compared, and there are no alarms, no
+        True if at least one topic-partition was compared, and there are no alarms, no
         topic-partitions that are behind, and no faulty records.
         """
         return not (
@@ -67,10 +68,10 @@ class VerificationResult(NamedTuple):
 
 
 class Verification:
-    """Verifies once that the central cluster holds an exact copy of the edge's records.
+    """A single check that the central cluster has an exact copy of all edge records.
 
-    The check covers all edge records below the log end offsets at its start. Call `run` once. The
-    call blocks while the mirror catches up and the records are compared.
+    It covers all edge records that exist when it starts. Call `run` once. The call blocks while the
+    mirror catches up and the records are compared.
     """
 
     def __init__(
@@ -120,13 +121,12 @@ class Verification:
     ) -> VerificationResult:
         """Wait until the mirror has copied all current edge records, then compare both clusters.
 
-        Topic-partitions that the mirror does not copy within `timeout_s` are listed in the result
-        and do not raise an error.
+        If the mirror does not copy some topic-partitions within `timeout_s`, the result lists them;
+        no error is raised.
 
         Args:
             timeout_s: Maximum seconds to wait for the mirror. The comparison takes additional time.
-            sample: Number of randomly chosen topic-partitions whose contents are compared; None for
-                all.
+            sample: Number of randomly chosen topic-partitions to compare; None for all.
             seed: Seed of the random choice.
             report: Called with the result before the state is saved, because saving may fail.
 

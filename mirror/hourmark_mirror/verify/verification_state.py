@@ -34,7 +34,7 @@ class TopicCheckpoint:
 
     Attributes:
         topic_id: Unique topic id assigned by Kafka. It changes if the topic is recreated.
-        positions: Next offset that the mirror copies, by partition number.
+        positions: Maps each partition number to the offset of the next record to copy.
     """
 
     topic_id: str
@@ -57,17 +57,19 @@ class VerificationState:
     """Persistent state of the verifications of one mirror, stored in a JSON file.
 
     Attributes:
-        topics: Topic id and mirror positions of each edge topic at its last verification, by name.
+        topics: Maps each edge topic name to the topic id and mirror positions at its last
+            verification.
         alarms: Alarms that no operator has accepted.
-        accepted: Topics and partitions accepted to exist only on the central cluster.
+        accepted: Topics and partitions that may exist only on the central cluster, because an
+            operator has accepted this.
     """
 
     def __init__(self, work_dir: Path, edge_cluster_id: str) -> None:
         """Load the state from its file; the state is empty if the file does not exist.
 
         Args:
-            work_dir: `mirror.work_dir`; the file is `state/checks.json` in it.
-            edge_cluster_id: Kafka cluster id of the edge, which a new file records.
+            work_dir: `mirror.work_dir`, which contains the file `state/checks.json`.
+            edge_cluster_id: Kafka cluster id of the edge, stored in a new file.
 
         Raises:
             UsageError: The file cannot be read or is damaged.
@@ -106,7 +108,7 @@ class VerificationState:
         """Return the Kafka topic ids that the previous verification recorded.
 
         Returns:
-            Topic id by edge topic name; empty before the first verification.
+            Maps each edge topic name to its topic id; empty before the first verification.
         """
         return {name: check.topic_id for name, check in self.topics.items()}
 
@@ -115,8 +117,8 @@ class VerificationState:
         """Return the mirror's positions that the previous verification recorded.
 
         Returns:
-            For each edge topic-partition, the next offset that the mirror copied at that time.
-            Empty before the first verification.
+            Maps each edge topic-partition to the offset of the next record that the mirror had to
+            copy; empty before the first verification.
         """
         return {
             Partition(name, p): offset
@@ -125,17 +127,17 @@ class VerificationState:
         }
 
     def lower_positions(self, ids: Mapping[str, str], starts: Mapping[Partition, int]) -> None:
-        """Lower the recorded mirror positions, because the mirror will copy some offsets again.
+        """Lower the recorded mirror positions before the mirror copies some offsets again.
 
         Call this method when mirror positions are reset. With the lower positions, the next
         verification still detects records that are lost after the reset. The change is in memory
         until `save` is called.
 
         Args:
-            ids: Current topic ids by edge topic name. If a topic has been recreated with another
-                id, its recorded positions are kept, because they belong to the old topic.
-            starts: For each edge topic-partition, the first offset that is copied again. A position
-                that is already lower is kept.
+            ids: Maps each edge topic name to its current topic id. If a topic was recreated and has
+                a new id, its recorded positions are kept, because they belong to the old topic.
+            starts: Maps each edge topic-partition to the first offset that is copied again. A
+                position that is already lower is kept.
         """
         for name, check in self.topics.items():
             if ids.get(name) == check.topic_id:
@@ -148,9 +150,9 @@ class VerificationState:
     def raise_alarms(self, alarms: Sequence[Alarm]) -> list[Alarm]:
         """Add alarms to the state, and return all alarms that no operator has accepted.
 
-        Alarms with the same name and subject are the same alarm. For a known alarm, the state keeps
-        the text of its first occurrence, because its evidence may be deleted later. The returned
-        list contains the current text.
+        Alarms with the same name and subject are considered equal. The state keeps the text of the
+        first occurrence, because the evidence may be deleted later. The returned list contains the
+        current text.
 
         Args:
             alarms: Alarms of the current verification.
@@ -167,7 +169,7 @@ class VerificationState:
     def save(self) -> None:
         """Write the state to its file and flush it to disk.
 
-        Changes that another process has written in the meantime are merged into this state.
+        Changes that another process has written to the file in the meantime are merged.
 
         Raises:
             UsageError: The file cannot be read or written. Make it writable or free disk space,

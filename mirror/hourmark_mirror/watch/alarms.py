@@ -50,8 +50,8 @@ class AlarmLimits(NamedTuple):
     Attributes:
         retention_hours: An alarm is raised if retention may delete an uncopied record within this
             many hours, or within half of the topic's retention if that is shorter.
-        expected_s: Maximum seconds between two records, by edge topic. Topics that are absent have
-            no limit.
+        expected_s: For each edge topic, the maximum number of seconds between two records. Topics
+            that are absent have no limit.
         workers: Expected number of MirrorMaker 2 workers. An alarm is raised if fewer are running;
             0 disables the alarm.
     """
@@ -62,15 +62,15 @@ class AlarmLimits(NamedTuple):
 
 
 class TopicVerification(NamedTuple):
-    """Extent to which samples have verified that one topic is copied correctly.
+    """Progress in verifying the copy of one topic.
 
-    The mirror watch compares randomly chosen records of both clusters.
+    `hourmark mirror watch` compares randomly chosen records of both clusters.
 
     Attributes:
         through_ms: Time up to which the topic is verified, Unix milliseconds. Records written
             before this time were copied.
         compared: Number of records that were compared.
-        passed: Number of offsets in the ranges from which these records were chosen at random.
+        passed: Number of offsets in the ranges from which these records were chosen.
     """
 
     through_ms: int
@@ -81,10 +81,10 @@ class TopicVerification(NamedTuple):
 class UnverifiedReason(StrEnum):
     """Reason why samples have not verified the copy of a topic yet.
 
-    The value of each member is a readable phrase.
+    The value of each member is a phrase for users.
 
     Attributes:
-        LOSS: Records of the topic were lost, and no operator has accepted this.
+        LOSS: Records of the topic were lost, and no operator has accepted the loss.
         NO_REMOTE: The topic does not exist on the target cluster.
         NOT_COMPARED: A partition has new records, but none of its records has been compared yet.
         NOTHING_NEW: No record has been written since the first observation.
@@ -97,15 +97,16 @@ class UnverifiedReason(StrEnum):
 
 
 class WatchResult(NamedTuple):
-    """Active alarms of a mirror and the verification of its topics after one observation.
+    """Active alarms of a mirror, and the verification of its topics, after one observation.
 
     Each topic is a key of either `verified` or `unverified`.
 
     Attributes:
-        alarms: All active alarms, including earlier losses that no operator has accepted.
+        alarms: All active alarms. Alarms about lost records stay active until an operator accepts
+            them.
         state: State to pass to the next evaluation.
-        verified: Extent of the verification, by edge topic.
-        unverified: Reason why the topic is not verified, by edge topic.
+        verified: Maps each verified edge topic to the progress of its verification.
+        unverified: Maps each other edge topic to the reason why it is not verified.
     """
 
     alarms: list[Alarm]
@@ -124,11 +125,11 @@ def evaluate_alarms(
 
     Args:
         observation: Current state of both clusters.
-        before: Watch state after the previous observation; an empty `WatchState` for the first one.
+        before: Stored state after the previous observation; an empty `WatchState` for the first
+            one.
         limits: Thresholds of the alarms.
-        accept: Whether to discard the alarms about lost records that earlier observations raised.
-            Losses whose cause persists, and losses since the previous observation, are still
-            reported.
+        accept: Whether to discard earlier alarms about lost records. A loss is still reported if
+            its cause persists or if it occurred after the previous observation.
 
     Returns:
         Alarms sorted by name and subject, the new state, and the verified and unverified topics.
@@ -182,9 +183,9 @@ def retention_left_s(observation: MirrorObservation) -> dict[Partition, float]:
         observation: Current state of both clusters.
 
     Returns:
-        Seconds by edge topic-partition; negative if the record is overdue for deletion.
-        Topic-partitions without a timestamp in `observation.uncopied_ms`, or with unlimited
-        retention, are absent.
+        The number of seconds for each edge topic-partition; negative if the retention time has
+        already passed. Topic-partitions without a timestamp in `observation.uncopied_ms`, or with
+        unlimited retention, are absent.
     """
     return {
         p: (written_ms + observation.retention_ms[p.topic] - observation.now_ms) / 1000
@@ -196,14 +197,14 @@ def retention_left_s(observation: MirrorObservation) -> dict[Partition, float]:
 def verified_topics(
     observation: MirrorObservation, state: WatchState
 ) -> dict[str, TopicVerification]:
-    """Return the topics whose copies have been verified by samples, and the extent of each.
+    """Return the topics whose copies have been verified by samples, with the progress of each.
 
     Args:
         observation: Current state of both clusters.
-        state: Watch state that includes the results of `observation`.
+        state: Stored state, updated with the results of `observation`.
 
     Returns:
-        Extent of the verification by edge topic. Topics that are not verified are absent.
+        Maps each verified edge topic to the progress of its verification. Other topics are absent.
     """
     results = _sampling_results(observation, state)
     return {
@@ -214,14 +215,14 @@ def verified_topics(
 def unverified_topics(
     observation: MirrorObservation, state: WatchState
 ) -> dict[str, UnverifiedReason]:
-    """Return the topics whose copies have not been verified by samples, and the reason for each.
+    """Return the topics whose copies have not been verified by samples, with the reason for each.
 
     Args:
         observation: Current state of both clusters.
-        state: Watch state that includes the results of `observation`.
+        state: Stored state, updated with the results of `observation`.
 
     Returns:
-        Reason by edge topic; empty if all topics are verified.
+        Maps each unverified edge topic to the reason; empty if all topics are verified.
     """
     results = _sampling_results(observation, state)
     return {
@@ -269,17 +270,17 @@ def _topic_result(
 def unsampled_ranges(
     observation: MirrorObservation, before: WatchState
 ) -> dict[Partition, UnsampledRange]:
-    """Return the offset range of each topic-partition that was copied since its last sample.
+    """Return the offset range that was copied since the last sample, for each topic-partition.
 
     The next sample chooses its records from these ranges.
 
     Args:
         observation: Current state of both clusters.
-        before: Watch state after the previous observation.
+        before: Stored state after the previous observation.
 
     Returns:
-        Range of edge offsets by topic-partition. Offsets that the edge has deleted are excluded.
-        Topic-partitions without earlier state or without newly copied records are absent.
+        Maps each topic-partition to a range of edge offsets. The range excludes offsets that the
+        edge has deleted. Topic-partitions without stored state or newly copied records are absent.
     """
     found = {}
     for p, end in observation.ends.items():
@@ -302,7 +303,7 @@ def partitions_trimmed_on_target(
 
     Args:
         observation: Current state of both clusters.
-        before: Watch state after the previous observation.
+        before: Stored state after the previous observation.
 
     Returns:
         Edge topic-partitions; empty if no log start moved.
@@ -319,10 +320,10 @@ def stalled_partitions(observation: MirrorObservation, before: WatchState) -> li
 
     Args:
         observation: Current state of both clusters.
-        before: Watch state after the previous observation.
+        before: Stored state after the previous observation.
 
     Returns:
-        Stalled edge topic-partitions. Empty if the previous observation is 60 seconds old or older,
+        Stalled edge topic-partitions. Empty if the previous observation was 60 or more seconds ago,
         because the time without progress is then unknown.
     """
     if observation.now_ms - before.looked_ms >= BLIND_MS:

@@ -61,8 +61,9 @@ def watch(
     not move; a record is too large for the target; a worker is missing (mirror.workers); a type
     sends nothing (mirror.traffic_seconds).
 
-    Losses persist until --accept, also across restarts. The watch changes nothing. Metrics are
-    served at mirror.metrics_port. For the meaning of each alarm and what to do, see docs/runbooks.
+    Alarms about lost records persist until --accept is used, even across restarts. The command
+    changes nothing. Metrics are served at mirror.metrics_port. For the meaning of each alarm and
+    the steps to resolve it, see docs/runbooks.
     """
     if not once and (accept or as_json):
         raise click.UsageError("--accept and --json require --once")
@@ -107,15 +108,15 @@ def _once(watching: MirrorWatcher, site: str, *, accept: bool, as_json: bool) ->
 
 
 def watch_result_to_json(site: str, result: WatchResult) -> dict[str, object]:
-    """Return the result of one observation as a JSON-serializable dict.
+    """Convert the result of one observation of the mirror to a JSON-serializable dict.
 
     Args:
         site: Alias of the edge cluster.
-        result: Alarms and verification by topic.
+        result: Active alarms, and the verification of each topic.
 
     Returns:
-        Keys `ok` (whether there are no alarms), `alarms`, `site`, `verified` and `unverified`. The
-        last two are dicts by topic.
+        A dict with the keys `ok` (True if there are no alarms), `alarms`, `site`, `verified` and
+        `unverified`. The last two are dicts with topic names as keys.
     """
     return {
         "ok": not result.alarms,
@@ -127,11 +128,11 @@ def watch_result_to_json(site: str, result: WatchResult) -> dict[str, object]:
 
 
 def format_watch_result(site: str, result: WatchResult) -> Iterator[str]:
-    """Yield the result of one observation as lines of text.
+    """Format the result of one observation of the mirror as lines of text.
 
     Args:
         site: Alias of the edge cluster.
-        result: Alarms and verification by topic.
+        result: Active alarms, and the verification of each topic.
 
     Yields:
         One line for each verified topic, each unverified topic and each alarm, then a summary line.

@@ -17,9 +17,9 @@ WATCHED: Final = tuple(name for name in AlarmName if name != AlarmName.CANARY_LA
 
 
 class MirrorMetrics:
-    """The Prometheus metrics of `hourmark mirror watch`, in a registry of their own.
+    """The Prometheus metrics of `hourmark mirror watch`, in a separate registry.
 
-    Metrics have no topic label, because a thousand topics would create a thousand series.
+    Metrics have no topic label, because every topic would add a time series.
 
     Attributes:
         registry: Registry to expose on the metrics endpoint.
@@ -66,8 +66,8 @@ class MirrorMetrics:
         """Update the metrics for lag, retention and sampling after one observation.
 
         Args:
-            observation: Current state of both clusters.
-            result: Alarms and verified topics that were derived from the observation.
+            observation: State of both clusters.
+            result: Alarms and verified topics derived from the observation.
         """
         behind_s = [(observation.now_ms - v.through_ms) / 1000 for v in result.verified.values()]
         endless = [math.inf] if UnverifiedReason.NOT_COMPARED in result.unverified.values() else []
@@ -86,10 +86,10 @@ class MirrorMetrics:
         )
 
     def record_alarms(self, alarms: Sequence[Alarm]) -> None:
-        """Set the metric of active alarms, with one value for each alarm name.
+        """Update the number of active alarms for each alarm name.
 
         Args:
-            alarms: All active alarms. The metric becomes 0 for each name that does not occur.
+            alarms: All active alarms. Names that do not occur are set to 0.
         """
         counts = collections.Counter(alarm.name for alarm in alarms)
         for name in WATCHED:

@@ -26,7 +26,7 @@ class OversizedRecord(NamedTuple):
 
 
 class UnsampledRange(NamedTuple):
-    """Range of edge offsets whose records were copied but not yet sampled for verification.
+    """Range of edge offsets that were copied but have not been sampled for verification yet.
 
     Attributes:
         first: First offset (inclusive).
@@ -74,18 +74,18 @@ class TruncatedRecord(NamedTuple):
 class MirrorObservation:
     """State of the edge and target clusters of a mirror at one point in time.
 
-    The keys of mappings are edge topic-partitions, unless an attribute is described as "by topic".
-    The clusters are read in an order that keeps the values consistent: first positions, then log
-    starts and ends at the edge, then the target.
+    The clusters are read in an order that keeps the values consistent: positions first, then the
+    edge's log starts and ends, then the target. Unless described as "by topic", mappings have edge
+    topic-partitions as keys.
 
     Attributes:
         now_ms: Time of the observation, Unix milliseconds.
         ids: Topic ids at the edge, by topic.
-        remote_ids: Topic ids on the target, by topic (named as at the edge). Topics that do not
-            exist on the target are absent.
+        remote_ids: Topic ids on the target, by edge topic. Topics that do not exist on the target
+            are absent.
         starts: Log start offsets at the edge.
         ends: Log end offsets at the edge.
-        positions: Next edge offset that the mirror copies. Topic-partitions without a position are
+        positions: Edge offset of the next record to copy. Topic-partitions without a position are
             absent.
         remote_starts: Log start offsets on the target.
         remote_ends: Log end offsets on the target.
@@ -96,12 +96,12 @@ class MirrorObservation:
             record are absent.
         unread: Topic-partitions whose log start on the target moved, but that have not been checked
             for truncated records yet.
-        blocking: Record that is too large for the target. Contains only stalled topic-partitions
-            with such a record.
+        blocking: Record that is too large for the target. Contains only topic-partitions that are
+            stalled and have such a record.
         failures: Failed connectors and tasks.
-        newest_ms: Timestamp of the newest record in Unix milliseconds, by topic with expected
-            traffic; None if the topic is empty.
-        workers: Number of running MirrorMaker 2 workers; None if the number was not read.
+        newest_ms: Timestamp of the newest record, Unix milliseconds, by topic; None if the topic is
+            empty. Contains only topics that should receive records regularly.
+        workers: Number of running MirrorMaker 2 workers; None if it was not read.
         samples: Results of comparing sampled records.
     """
 
@@ -131,10 +131,10 @@ class PartitionState:
     Attributes:
         covered: Edge offset (exclusive) up to which all records were copied, or were deleted before
             the first observation.
-        position: Next offset that the mirror copies; None if the mirror has no position.
+        position: Edge offset of the next record to copy; None if the mirror has no position.
         end: Log end offset at the edge.
-        since_ms: Unix milliseconds since when the mirror is behind and its position has not
-            advanced.
+        since_ms: Time of the last observation in which the mirror had advanced or was not behind,
+            Unix milliseconds.
         remote_start: Log start offset on the target at the last check for truncated records.
         remote_end: Log end offset on the target.
         sampled: Edge offset (exclusive) up to which samples were taken.
@@ -162,7 +162,7 @@ class TopicState:
     Attributes:
         topic_id: Kafka topic id at the edge.
         remote_id: Kafka topic id on the target; None if the topic never existed there.
-        partitions: State by partition number.
+        partitions: Maps each partition number to its state.
     """
 
     topic_id: str
@@ -176,10 +176,10 @@ class WatchState:
 
     Attributes:
         looked_ms: Time of the last observation, Unix milliseconds; 0 before the first.
-        topics: State of each topic by edge topic name.
+        topics: Maps each edge topic name to the state of the topic.
         standing: Alarms about lost records that no operator has accepted.
-        few_since_ms: Unix milliseconds since when fewer workers than expected are running; None if
-            enough are running.
+        few_since_ms: Time since which fewer workers than expected have been running, Unix
+            milliseconds; None if enough are running.
         format: Version of the file format.
     """
 

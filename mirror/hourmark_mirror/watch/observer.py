@@ -1,9 +1,9 @@
 """Observes both clusters of a mirror with a few requests, regardless of the number of partitions.
 
 The order of reads makes an observation consistent: positions, the edge's log starts and ends, then
-the target. Records are read only for the first uncopied record of partitions that were also behind
-before, for stalled partitions, and for the beginning of a trimmed target log. Reads beyond a limit
-are left to the next observation.
+the target. Records are only read at the first uncopied offset of partitions that were also behind
+before, in stalled partitions, and at the beginning of a trimmed target log. If there are too many,
+the rest is left to the next observation.
 """
 
 from __future__ import annotations
@@ -42,27 +42,28 @@ PARTITIONS_READ_MAX: Final = 100  # partitions read per observation
 
 
 class UncopiedTimestamps:
-    """Cache that holds, for each topic-partition, the timestamp of the first uncopied record.
+    """Cache for the timestamp of the first uncopied record in each topic-partition.
 
-    Reading a timestamp requires a fetch from Kafka, so the number of reads for each observation is
-    limited. Topic-partitions whose timestamp was read longest ago come first.
+    Reading a timestamp requires a fetch from Kafka, so each observation reads a limited number of
+    them. Topic-partitions that have not been read yet come first, followed by those read least
+    recently.
     """
 
     def __init__(self) -> None:
         self._read: dict[Partition, tuple[int, int | None]] = {}
 
     def select_reads(self, behind: Mapping[Partition, int]) -> dict[Partition, int]:
-        """Select at most 100 topic-partitions whose first uncopied record must be read now.
+        """Select up to 100 topic-partitions whose first uncopied record must be read now.
 
-        Topic-partitions that were never read come first. They are followed by those whose first
-        uncopied offset has changed, least recently read first. Topic-partitions that are no longer
-        behind are removed from the cache.
+        Topic-partitions that have never been read come first. Those whose first uncopied offset has
+        changed follow, least recently read first. Topic-partitions that are no longer behind are
+        removed from the cache.
 
         Args:
             behind: First uncopied offset of each topic-partition that is behind, most urgent first.
 
         Returns:
-            Offset to read by topic-partition. Empty if all timestamps are known.
+            The offset to read for each selected topic-partition; empty if all timestamps are known.
         """
         self._read = {p: read for p, read in self._read.items() if p in behind}
         new = [p for p in behind if p not in self._read]
@@ -72,15 +73,15 @@ class UncopiedTimestamps:
     def record_reads(
         self, offsets: Mapping[Partition, int], times_ms: Mapping[Partition, int]
     ) -> dict[Partition, int]:
-        """Add the timestamps that were read to the cache, and return all cached timestamps.
+        """Store the timestamps that were read, and return all cached timestamps.
 
         Args:
             offsets: Topic-partitions and offsets from `select_reads`.
-            times_ms: Record timestamps in Unix milliseconds. A topic-partition for which no record
-                was found is absent.
+            times_ms: For each topic-partition, the timestamp of the record, Unix milliseconds. A
+                topic-partition is absent if no record was found.
 
         Returns:
-            Timestamp of the first uncopied record by topic-partition, Unix milliseconds.
+            For each topic-partition, the timestamp of the first uncopied record, Unix milliseconds.
             Topic-partitions without a known timestamp are absent.
         """
         for p, offset in offsets.items():
@@ -97,9 +98,10 @@ CLOCK_SKEW_MAX_MS: Final = 300_000  # maximum difference between this clock and 
 
 
 class MirrorObserver:
-    """Observes a mirror: reads offsets, topics and workers of both clusters, and compares samples.
+    """Observer that reads offsets and topics of both clusters, and compares samples of records.
 
-    It keeps Kafka clients open, and the caller must close it. Instances are not thread-safe.
+    Kafka clients stay open between observations. The caller must close the observer. Not
+    thread-safe.
     """
 
     def __init__(
@@ -117,8 +119,8 @@ class MirrorObserver:
             sites: Clients of both clusters.
             clock: Source of time.
             max_message_bytes: Maximum size of a record in bytes.
-            expected: Edge topics with expected traffic. The timestamp of their newest record is
-                read.
+            expected: Edge topics that should receive records regularly. The timestamp of the newest
+                record is read for each of them.
             counts_workers: Whether to read the number of running MirrorMaker 2 workers.
         """
         self._sites, self._clock = sites, clock
@@ -146,11 +148,11 @@ class MirrorObserver:
         """Read the current state of both clusters, and compare a sample of records.
 
         Args:
-            before: Watch state after the previous observation. It determines which records are
+            before: Stored state after the previous observation, which determines the records to
                 read.
 
         Returns:
-            The observation.
+            The state of both clusters, with the results of the comparison.
 
         Raises:
             Unavailable: A cluster does not answer. The call can be repeated later.

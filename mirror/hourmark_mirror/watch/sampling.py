@@ -1,9 +1,9 @@
 """Compares samples of copied records on both clusters continuously; `verify` compares all of them.
 
-From the range copied since the last observation, the edge is read in two windows of adjacent
-records: one at the end, one at a random place. The target is located by the timestamp of the first
-record, which the mirror preserves; from there on it must hold the same records in the same order,
-with none in between.
+Two windows of adjacent records are read at the edge, from the range that was copied since the last
+observation: one at the end, and one at a random place. The first record is located on the target by
+its timestamp, which the mirror preserves. From there on, the target must contain the same records
+in the same order, with no others in between.
 
 Detection is probabilistic. In a range of n records, a single wrong record is detected with
 probability `WINDOW` / n, a run of r wrong records with (`WINDOW` + r) / n. A window is not compared
@@ -42,12 +42,12 @@ def first_difference(edge: Sequence[RecordDigest], target: Sequence[RecordDigest
     Args:
         edge: Consecutive records of the edge in offset order; not empty.
         target: Records of the target in offset order, beginning at or before the copy of the first
-            edge record. If it contains that record several times, the occurrence with the most
-            matches counts.
+            edge record. If that record occurs several times, the occurrence followed by the most
+            matches is used.
 
     Returns:
         Edge offset of the first record that is missing or out of order on the target. None if the
-        target has all records of `edge` in order without other records in between.
+        target contains all records of `edge` in order, with no other records in between.
     """
     best = 0
     for at, record in enumerate(target):
@@ -73,13 +73,13 @@ class _Window(NamedTuple):
 class RecordSampler:
     """Sampler that compares randomly chosen records of both clusters of a mirror.
 
-    It keeps two Kafka consumers open between samples, because opening them costs more than the
-    reads. The caller must close it.
+    Two Kafka consumers stay open between samples, because opening them costs more than reading. The
+    caller must close the sampler.
 
     Args:
         sites: Clients of both clusters.
         max_message_bytes: Maximum size of a record in bytes.
-        rng: Random generator that chooses topic-partitions and records.
+        rng: Random number generator for choosing topic-partitions and records.
     """
 
     def __init__(self, sites: MirrorSites, max_message_bytes: int, rng: random.Random) -> None:
@@ -101,12 +101,13 @@ class RecordSampler:
         """Compare a sample of records in up to 4 randomly chosen topic-partitions.
 
         Args:
-            ranges: Offset ranges that were copied but not sampled yet, by edge topic-partition.
+            ranges: For each edge topic-partition, the offset range that was copied but not sampled
+                yet.
             remotes: Remote topic-partition for each edge topic-partition. An edge topic-partition
                 without an entry is not sampled.
 
         Returns:
-            Result for each compared topic-partition. Empty if there is nothing to compare.
+            The result for each compared topic-partition; empty if there is nothing to compare.
 
         Raises:
             Unavailable: A cluster does not answer. The consumers are closed, and the call can be

@@ -24,9 +24,9 @@ _CONTENT: Final = TypeAdapter(WatchState)
 
 
 class WatchStateStore:
-    """File storage of the watch state of one mirror, shared by several processes under a lock.
+    """File that stores the state of `mirror watch`, shared by several processes under a lock.
 
-    The watch state is what `mirror watch` must remember between two observations.
+    The state is the data that must be kept between two observations, such as alarms.
 
     Args:
         work_dir: Work folder of the mirror (`mirror.work_dir`).
@@ -47,7 +47,7 @@ class WatchStateStore:
 
         Yields:
             The stored state; an empty state if the file does not exist. If the last `save` failed,
-            the newer state that this process has kept in memory.
+            the state that this process has kept in memory.
 
         Raises:
             Unavailable: Another process holds the lock longer than the timeout, or the file cannot
@@ -64,7 +64,7 @@ class WatchStateStore:
         Call this method only within a `with` block of `locked`.
 
         Args:
-            state: New watch state, which replaces the stored one.
+            state: New state, which replaces the stored one.
 
         Raises:
             Unavailable: The file cannot be written. The state is kept in memory and is returned by

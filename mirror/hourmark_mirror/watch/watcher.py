@@ -1,7 +1,7 @@
 """Watch over the mirror: observes, evaluates, stores state, reports alarms, detects its own hangs.
 
-The watch is a separate program, because it must continue when the mirror has ended and may watch a
-MirrorMaker 2 that others run. It changes nothing.
+The watch is a separate program, because it must continue after the mirror has exited, and because
+it can also watch a MirrorMaker 2 that is managed by others. It changes nothing.
 
 A Kafka client may wait forever for its own threads (`hourmark.kafka.clients`), and Python cannot
 end a thread from outside. An observation that hangs therefore raises an alarm within a minute and
@@ -32,20 +32,20 @@ UNWATCHED_S: Final = 45.0
 
 
 class ObservationSource(Protocol):
-    """Interface of an object that observes both clusters of a mirror, such as `MirrorObserver`.
+    """Interface for reading the state of both clusters of a mirror, as `MirrorObserver` does.
 
-    Its method `observe` returns the current state of both clusters. It raises Unavailable if a
-    cluster does not answer.
+    `observe` takes the stored state after the previous observation and returns the current state of
+    both clusters. It raises `Unavailable` if a cluster does not answer.
     """
 
     def observe(self, before: WatchState) -> MirrorObservation: ...
 
 
 class MirrorWatcher:
-    """Watcher that repeatedly observes a mirror and reports alarms to the log and to metrics.
+    """Watcher that observes a mirror repeatedly, and reports alarms in the log and in metrics.
 
-    The watch state is stored after each observation. `report_unwatched` and `observing_s` may be
-    called from other threads.
+    The state is stored after each observation. `report_unwatched` and `observing_s` may be called
+    from other threads.
     """
 
     def __init__(
@@ -56,12 +56,12 @@ class MirrorWatcher:
         metrics: MirrorMetrics,
         clock: Clock,
     ) -> None:
-        """Create a watcher. The first observation is made by `observe` or `run`.
+        """Create a watcher. Call `observe` or `run` to make the first observation.
 
         Args:
             observer: Source of observations.
-            store: Storage of the watch state.
-            limits: Thresholds of the alarms.
+            store: Storage for the state between observations.
+            limits: Alarm thresholds.
             metrics: Metrics to set after each observation.
             clock: Source of monotonic time.
         """
@@ -72,18 +72,18 @@ class MirrorWatcher:
         self._unwatched: list[Alarm] = []
 
     def observe(self, *, accept: bool = False) -> WatchResult:
-        """Observe the mirror once, report its alarms, and store the new watch state.
+        """Observe the mirror once, report its alarms, and store the new state.
 
         Args:
-            accept: Whether to accept losses from earlier observations, so that they are no longer
-                reported. Losses found by this observation are still reported.
+            accept: Whether to stop reporting losses of records that earlier observations found.
+                Losses found by this observation are still reported.
 
         Returns:
             Alarms and verified topics.
 
         Raises:
             Unavailable: A cluster does not answer, or the state cannot be stored. In the latter
-                case the alarms have already been reported.
+                case, the alarms have already been reported.
             UsageError: The state file is damaged or its folder cannot be used.
         """
         with self._store.locked() as before:
@@ -99,8 +99,8 @@ class MirrorWatcher:
     def run(self, stopping: threading.Event) -> None:
         """Observe the mirror every 10 seconds until `stopping` is set.
 
-        The call blocks. Losses from earlier runs are reported first. If a cluster is unavailable,
-        the error is logged, and the next observation is attempted.
+        The call blocks. Alarms about lost records from earlier runs are reported first. If a
+        cluster is unavailable, the error is logged, and the loop continues.
 
         Args:
             stopping: Event that ends the loop.
@@ -125,18 +125,18 @@ class MirrorWatcher:
     def observing_s(self) -> float:
         """Return the number of seconds since the most recent observation began.
 
-        The value increases until the next observation begins, even if this one has ended. A high
-        value shows that an observation hangs. May be called from any thread.
+        The value keeps increasing until the next observation begins. A high value indicates that an
+        observation hangs. Thread-safe.
         """
         return self._clock.monotonic_s() - self._began_s
 
     def report_unwatched(self, reason: str) -> None:
         """Raise the alarm `mirror-unwatched` if no observation has succeeded for 45 seconds.
 
-        Does nothing if an observation succeeded more recently. May be called from any thread.
+        Does nothing if an observation has succeeded more recently. Thread-safe.
 
         Args:
-            reason: Readable reason, which becomes part of the alarm text.
+            reason: Reason to include in the alarm text.
         """
         blind_s = self._clock.monotonic_s() - self._observed_s
         if blind_s >= UNWATCHED_S:
@@ -164,21 +164,21 @@ def _end() -> None:
 
 
 class StuckWatchMonitor:
-    """Monitor that raises an alarm if an observation hangs, and eventually ends the process.
+    """Monitor that raises an alarm if an observation hangs, and eventually exits the process.
 
     The monitor runs in a separate daemon thread, because Python cannot interrupt a thread that
     hangs.
 
     Args:
         watch: Watcher whose observations are monitored.
-        end: Function that ends the process; by default, immediately and with exit code 1.
+        end: Function that ends the process. By default, the process exits immediately with code 1.
     """
 
     def __init__(self, watch: MirrorWatcher, end: Callable[[], None] = _end) -> None:
         self._watch, self._end = watch, end
 
     def start(self, stopping: threading.Event) -> None:
-        """Start a daemon thread that calls `check` periodically.
+        """Start a daemon thread that calls `check` every 5 seconds.
 
         Args:
             stopping: Event that ends the thread.
@@ -188,10 +188,11 @@ class StuckWatchMonitor:
         ).start()
 
     def check(self) -> None:
-        """Check once how long ago the watcher's last observation began.
+        """Check once whether the watcher's last observation hangs.
 
-        After 45 seconds, the alarm `mirror-unwatched` is reported if no observation has succeeded
-        within this time. After 600 seconds, a critical error is logged and the process is ended.
+        If the observation began at least 45 seconds ago, and none has succeeded within 45 seconds,
+        the alarm `mirror-unwatched` is reported. If it began at least 600 seconds ago, a critical
+        error is logged, and the process exits.
         """
         observing_s = self._watch.observing_s
         if observing_s >= STUCK_S:

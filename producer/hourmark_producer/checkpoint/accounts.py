@@ -1,6 +1,6 @@
-"""Saves what scans observed of files, so that a restart does not forget losses or unread content.
+"""Saves the observations of scans, so that losses and unread content are known after a restart.
 
-The head of a file, which identifies it after it was compressed, is saved with its first ranges
+The first bytes of a file identify it after it was compressed. They are saved with its first ranges
 instead, because the file may be read to its end before the scan that found it has finished.
 """
 
@@ -15,19 +15,21 @@ from hourmark_producer.files.tracked_file import FileAccount, FilePosition, Trac
 
 
 def save_changed_accounts(checkpoint: Checkpoint, files: Iterable[TrackedFile]) -> None:
-    """Save what scans observed of changed files, so that a restart does not forget lost bytes.
+    """Save the accounts of changed files, so that lost bytes are counted even after a restart.
 
-    These observations are the account of a file: the largest size of its content and each
-    truncation, since a sender thread last prepared to read from it. All accounts are saved in one
-    transaction. A file is skipped if its account contains nothing that a restart would lose, if the
-    file no longer exists, or if it is a compressed file whose content may be unread.
+    The account of a file contains its largest size and its truncations since a sender thread last
+    examined it. All accounts are saved in one transaction. An account is not saved in these cases:
+
+    - It is already saved, or contains nothing that must survive a restart.
+    - The file is missing, or nothing more is read from it.
+    - The file is a compressed file whose content may be unread.
 
     Args:
         checkpoint: Database in which the accounts are saved.
         files: Tracked files. The attribute `saved` of each saved file is set to its account.
 
     Raises:
-        CheckpointFailed: Nothing was saved. Call the function again at the next scan.
+        CheckpointFailed: Nothing was saved. Try again at the next scan.
     """
     pending, saved = list[Change](), dict[TrackedFile, FileAccount]()
     for file in files:
@@ -58,14 +60,14 @@ def save_changed_accounts(checkpoint: Checkpoint, files: Iterable[TrackedFile]) 
 def save_first_bytes(file_id: str, position: FilePosition) -> Change:
     """Return the SQL statement that saves the first bytes of a file.
 
-    The first bytes identify the content of a file when the tailer compares it with other files. The
-    statement takes effect when it is passed to `Checkpoint.commit`. It changes nothing if more
-    first bytes are already saved, if an observed truncation is saved for the file, or if the saved
-    bytes belong to another generation (the content between two truncations).
+    The first bytes identify the content when the tailer compares files. Execute the statement with
+    `Checkpoint.commit`. It changes nothing if at least as many bytes are already saved, if a
+    truncation of the file is saved, or if the saved bytes belong to another generation (the content
+    between two truncations).
 
     Args:
         file_id: Id of the file.
-        position: Position of the file; its `head` holds the first bytes.
+        position: Position of the file. Its `head` contains the first bytes.
 
     Returns:
         The statement and its parameters.

@@ -2,9 +2,9 @@
 
 | table | content |
 |---|---|
-| `archives` | compressed files that need no further examination, by what a rename does not change; `file_id` is set if the content is read as that file |
-| `looked` | per source, when its latest full scan began, by this host's clock; at most `EVERY_S` seconds out of date |
-| `departed` | how far files and generations that are gone were read, so that a compressed file of them is recognized; `high` is the offset up to which their bytes are accounted for as read or lost |
+| `archives` | compressed files that need no further examination, by inode, size and modification time, which a rename does not change; `file_id` is set if the content is read as that file |
+| `looked` | start of the latest full scan of each source, by this host's clock; at most `EVERY_S` seconds out of date |
+| `departed` | how far deleted or truncated content was read, so that its compressed form is recognized; all bytes before the offset `high` were read or counted as lost |
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class ArchiveStamp(NamedTuple):
 def migrate_departed_table(db: sqlite3.Connection) -> None:
     """Add the column `high` to the table `departed` of a checkpoint from version 0.3.0 or earlier.
 
-    The table records how far deleted or truncated content was read. `high` is the offset up to
-    which its bytes are accounted for, as read or as lost. Does nothing if the column exists.
-    Earlier versions can still use the table.
+    The table records how far deleted or truncated content was read. All bytes before the offset
+    `high` were either read or counted as lost. Does nothing if the column exists. Earlier versions
+    can still use the table.
 
     Args:
         db: Database of the checkpoint.
@@ -77,10 +77,10 @@ def migrate_departed_table(db: sqlite3.Connection) -> None:
 
 
 def save_archive(stamp: ArchiveStamp, file_id: str | None = None) -> _Change:
-    """Return the SQL statement that records that the tailer has examined a compressed file.
+    """Return the SQL statement that marks a compressed file as examined.
 
-    The tailer examines a new compressed file once, to determine whether it contains unread lines.
-    The statement takes effect when it is passed to `Checkpoint.commit`.
+    The tailer examines each new compressed file once, to determine whether it contains unread
+    lines. Execute the statement with `Checkpoint.commit`.
 
     Args:
         stamp: Identifies the compressed file.
@@ -94,13 +94,12 @@ def save_archive(stamp: ArchiveStamp, file_id: str | None = None) -> _Change:
 
 
 def delete_archives(stamps: Iterable[ArchiveStamp]) -> list[_Change]:
-    """Return the SQL statements that delete the records of compressed files that were examined.
+    """Return the SQL statements that delete the records of examined compressed files.
 
-    They take effect when they are passed to `Checkpoint.commit`. Stamps without a record are
-    ignored.
+    Execute them with `Checkpoint.commit`. Stamps without a record are ignored.
 
     Args:
-        stamps: Identify the compressed files whose records are deleted.
+        stamps: Stamps of the compressed files.
 
     Returns:
         One statement with its parameters per stamp.
@@ -114,10 +113,11 @@ def delete_archives(stamps: Iterable[ArchiveStamp]) -> list[_Change]:
 def save_scan_times(scan_began_ms: Mapping[str, int]) -> list[_Change]:
     """Return the SQL statements that save the time of the latest full scan of each source.
 
-    They take effect when they are passed to `Checkpoint.commit`.
+    Execute them with `Checkpoint.commit`.
 
     Args:
-        scan_began_ms: When the latest full scan began, in Unix milliseconds, by source name.
+        scan_began_ms: Maps each source name to the start time of its latest full scan, in Unix
+            milliseconds.
 
     Returns:
         One statement with its parameters per source.
@@ -134,19 +134,17 @@ def save_departed(
     """Return the SQL statements that record how far deleted or truncated content was read.
 
     If a compressed copy of the content appears later, the tailer recognizes it by this record. Only
-    the latest `DEPARTED_MAX` records are kept. The statements take effect when they are passed to
-    `Checkpoint.commit`.
+    the latest `DEPARTED_MAX` records are kept. Execute the statements with `Checkpoint.commit`.
 
     Args:
         position: The position up to which the content was read.
-        unread: If nothing was read: the first bytes of the content, and its size in bytes. Ignored
-            otherwise.
-        high: Size of the content in bytes if its unread bytes were counted as lost, so that they
-            are not counted again for the compressed copy; otherwise 0.
+        unread: First bytes of the content and its size in bytes. Used only if nothing was read.
+        high: Size of the content in bytes if its unread bytes were counted as lost; otherwise 0.
+            These bytes are not counted again for the compressed copy.
 
     Returns:
-        The statements with their parameters. An empty list if nothing was read and `unread` is
-        empty, because the content could not be recognized.
+        The statements with their parameters. Empty if nothing was read and `unread` is empty,
+        because the content could not be recognized.
     """
     head, size = unread
     if position.offset == 0 and not (head and size):  # without its beginning it could be any
@@ -166,14 +164,14 @@ def save_departed(
 
 
 def read_archives(db: sqlite3.Connection) -> dict[ArchiveStamp, str | None]:
-    """Return the compressed files that the tailer has already examined for unread lines.
+    """Return the compressed files that were already examined for unread lines.
 
     Args:
         db: Database of the checkpoint.
 
     Returns:
-        For each compressed file, the id of the tracked file under which its content is sent; None
-        if its content is not sent. Empty if no compressed file was examined.
+        Maps the stamp of each compressed file to the id of the tracked file under which its content
+        is sent; None if its content is not sent. Empty if no compressed file was examined.
 
     Raises:
         sqlite3.Error: The database cannot be read.
@@ -189,8 +187,8 @@ def read_scan_times(db: sqlite3.Connection) -> dict[str, int]:
         db: Database of the checkpoint.
 
     Returns:
-        When the scan began, in Unix milliseconds, by source name. Sources without a recorded scan
-        are absent.
+        Maps each source name to the start time of the scan, in Unix milliseconds. Sources without a
+        recorded scan are omitted.
 
     Raises:
         sqlite3.Error: The database cannot be read.
@@ -199,17 +197,17 @@ def read_scan_times(db: sqlite3.Connection) -> dict[str, int]:
 
 
 def read_departed(db: sqlite3.Connection) -> list[FilePosition]:
-    """Return how far content was read that has since been deleted or truncated.
+    """Return the read positions of content that was deleted or truncated.
 
-    `save_departed` records these positions. The tailer compares a compressed file with these
-    positions to recognize content that it has already read.
+    `save_departed` records these positions. The tailer compares compressed files with them to
+    recognize content that was already read.
 
     Args:
         db: Database of the checkpoint.
 
     Returns:
-        One position per record. Its `size_seen` holds the offset (exclusive) up to which all bytes
-        are accounted for, either as read or as lost.
+        One position per record; an empty list if there are none. All bytes before `size_seen` were
+        either read or counted as lost.
 
     Raises:
         sqlite3.Error: The database cannot be read.

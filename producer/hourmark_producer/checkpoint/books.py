@@ -78,7 +78,7 @@ _TRIGGERS: Final = {
 
 
 class FileAccountingRow(NamedTuple):
-    """The row of one tracked file in the checkpoint, reduced to the fields that accounting needs.
+    """The fields of a tracked file in the checkpoint that are needed for accounting.
 
     Attributes:
         file_id: Id of the file.
@@ -86,9 +86,8 @@ class FileAccountingRow(NamedTuple):
         generation: Number of times that its content was truncated or replaced.
         offset: Offset of the next byte to read, within this generation.
         missing: Whether the file can no longer be found.
-        settled: Number of truncations of the file whose lost bytes are already included in the
-            totals of its source. None if the checkpoint holds no such number for the current
-            generation.
+        settled: Number of truncations whose lost bytes are already included in the totals of the
+            source; None if the checkpoint has no such number for the current generation.
     """
 
     file_id: str
@@ -100,15 +99,15 @@ class FileAccountingRow(NamedTuple):
 
 
 class SourceTotals(NamedTuple):
-    """The byte totals of one source, as the checkpoint stores them.
+    """The byte totals of one source, as stored in the checkpoint.
 
     All values are in bytes and cover all runs of the tailer.
 
     Attributes:
         acknowledged: Bytes that a delivery service acknowledged.
         skipped: Bytes that were not sent because of a setting, or because they are a copy.
-        ended: Observed bytes of content that no longer exists, because its file was deleted,
-            replaced or truncated: the bytes that were read from it, and all lost bytes.
+        ended: Bytes of content that no longer exists because its file was deleted, replaced or
+            truncated. Includes the bytes that were read and the lost bytes.
         in_flight: Bytes that were read and are stored in the checkpoint until they are
             acknowledged.
         lost: Bytes that were destroyed before they were read. They are included in `ended`.
@@ -122,10 +121,10 @@ class SourceTotals(NamedTuple):
 
 
 class AccountingSnapshot(NamedTuple):
-    """The byte totals of all sources and the read position of each file, at one moment.
+    """The byte totals of all sources and the read positions of all files at one moment.
 
-    `read_accounting` reads it from the checkpoint. `compute_balances` computes from it what became
-    of all observed bytes.
+    `read_accounting` reads it from the checkpoint. `compute_balances` uses it to account for all
+    observed bytes.
 
     Attributes:
         totals: Totals by source name.
@@ -138,10 +137,10 @@ class AccountingSnapshot(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SourceBalance:
-    """The bytes observed in the files of one source, and what became of them.
+    """Byte counts of one source: observed bytes, and their current states.
 
-    Each observed byte is counted once, so `seen` must equal the sum of the other attributes. All
-    values are in bytes.
+    Each observed byte has exactly one state, so `seen` must equal the sum of the other attributes.
+    All values are in bytes.
 
     Attributes:
         seen: Bytes observed in files.
@@ -172,10 +171,10 @@ class SourceBalance:
 
 
 def create_accounting(db: sqlite3.Connection) -> None:
-    """Create the table of byte totals by source and the triggers that update it.
+    """Create the table of byte totals by source, and the triggers that update it.
 
-    If the table exists, it is kept. If it does not exist, the totals are computed from the other
-    tables of the checkpoint: files, losses and byte ranges.
+    An existing table is kept. Otherwise, the totals are computed from the other tables of the
+    checkpoint: files, losses and byte ranges.
 
     Args:
         db: Database of the checkpoint.
@@ -201,7 +200,7 @@ def create_accounting(db: sqlite3.Connection) -> None:
 def count_skipped(source: str, count: int) -> tuple[str, tuple[Any, ...]]:
     """Return the SQL statement that counts bytes of a source as skipped.
 
-    It takes effect when it is passed to `Checkpoint.commit`.
+    Execute it with `Checkpoint.commit`.
 
     Args:
         source: Name of the source.
@@ -214,9 +213,9 @@ def count_skipped(source: str, count: int) -> tuple[str, tuple[Any, ...]]:
 
 
 def read_accounting(db: sqlite3.Connection) -> AccountingSnapshot:
-    """Return the accounting of all sources: their totals, and the position of each tracked file.
+    """Return the byte totals of all sources and the positions of all tracked files.
 
-    The caller must hold a transaction, or exclude other writers, so that all tables are read at the
+    The caller must hold a transaction or exclude other writers, so that all tables are read at the
     same moment.
 
     Args:
@@ -256,15 +255,15 @@ def read_accounting(db: sqlite3.Connection) -> AccountingSnapshot:
 def compute_balances(
     books: AccountingSnapshot, unread: Mapping[str, int]
 ) -> dict[str, SourceBalance]:
-    """Compute, for each source, how many bytes were observed and what became of them.
+    """Compute the byte balance of each source: observed bytes, and their current states.
 
     Args:
         books: The accounting as stored in the checkpoint.
-        unread: Number of bytes after the offset of each file, by file id. Bytes that were destroyed
-            but are not yet counted as lost are included. A file without an entry counts as 0.
+        unread: Maps each file id to the number of bytes after the offset of the file, including
+            destroyed bytes that are not yet counted as lost. A file without an entry counts as 0.
 
     Returns:
-        The balance of each source, by source name in sorted order.
+        Maps each source name to its balance, in sorted order.
     """
     offsets, pending = Counter[str](), Counter[str]()
     for row in books.files:
@@ -288,16 +287,16 @@ def read_current_balances(
 ) -> dict[str, SourceBalance]:
     """Compute the byte balance of each source while the tailer is running.
 
-    The checkpoint and the files in memory must agree on each position. If they disagree because a
-    file is being processed, both are read again, up to five times. After that, files that still
-    disagree count as having no unread bytes.
+    The positions in the checkpoint and in memory may differ while a file is being processed. In
+    this case, both are read again, up to five times. Files that still differ count as having no
+    unread bytes.
 
     Args:
         read_books: Function that reads the accounting from the checkpoint.
         files: The tracked files. They are iterated once for each read.
 
     Returns:
-        The balance of each source, by source name in sorted order.
+        Maps each source name to its balance, in sorted order.
 
     Raises:
         CheckpointFailed: `read_books` could not read the checkpoint.

@@ -140,7 +140,7 @@ class CheckpointBroken(Exception):
 def insert_file(file: TrackedFile) -> Change:
     """Return the SQL statement that adds a tracked file to the table `files`.
 
-    It takes effect when it is passed to `Checkpoint.commit`.
+    Execute it with `Checkpoint.commit`.
 
     Args:
         file: The file, with its identity, location and position.
@@ -158,13 +158,13 @@ def insert_file(file: TrackedFile) -> Change:
 
 
 def save_location(file: TrackedFile, place: FileLocation) -> Change:
-    """Return the SQL statement that saves where a file was found.
+    """Return the SQL statement that saves the source and the paths of a file.
 
-    It takes effect when it is passed to `Checkpoint.commit`.
+    Execute it with `Checkpoint.commit`.
 
     Args:
-        file: The file, whose current device, inode and birth time are saved too.
-        place: Its source and paths.
+        file: The file. Its current device, inode and birth time are also saved.
+        place: Source and paths of the file.
 
     Returns:
         The statement and its parameters.
@@ -180,13 +180,13 @@ def save_location(file: TrackedFile, place: FileLocation) -> Change:
 
 
 def save_position(file_id: str, position: FilePosition) -> Change:
-    """Return the SQL statement that saves the position up to which a file was cut into byte ranges.
+    """Return the SQL statement that saves the read position of a file.
 
-    It takes effect when it is passed to `Checkpoint.commit`.
+    Execute it with `Checkpoint.commit`.
 
     Args:
         file_id: Id of the file, which must be in the table `files`.
-        position: Generation of the file and offset (exclusive) up to which it was cut.
+        position: Generation of the file, and offset of the next byte to read.
 
     Returns:
         The statement and its parameters.
@@ -201,14 +201,14 @@ def save_position(file_id: str, position: FilePosition) -> Change:
 def delete_file(file_id: str) -> list[Change]:
     """Return the SQL statements that delete a file from the checkpoint.
 
-    Byte ranges of the file that wait for an acknowledgement are kept, because they must still be
-    sent. The statements take effect when they are passed to `Checkpoint.commit`.
+    Unacknowledged byte ranges of the file are kept, because they must still be sent. Execute the
+    statements with `Checkpoint.commit`.
 
     Args:
         file_id: Id of the file.
 
     Returns:
-        The statements with their parameters, in the order in which they must be applied.
+        The statements with their parameters, in the order in which they must be executed.
     """
     tables = "files", "accounts", "targets", "formers", "marks", "kept"
     return [(f"DELETE FROM {table} WHERE file_id=?", (file_id,)) for table in tables]  # noqa: S608
@@ -217,21 +217,21 @@ def delete_file(file_id: str) -> list[Change]:
 def save_account(
     file_id: str, position: FilePosition, account: FileAccount | None = None
 ) -> Change:
-    """Return the SQL statement that saves the sizes and truncations that scans observed of a file.
+    """Return the SQL statement that saves the account of a file.
 
-    It takes effect when it is passed to `Checkpoint.commit`. The observations since a sender thread
-    last examined the file are the account of the file. They are saved so that a restart does not
-    forget lost bytes.
+    The account contains the sizes and truncations that scans observed since a sender thread last
+    examined the file. It is saved so that lost bytes are counted even after a restart. Execute the
+    statement with `Checkpoint.commit`.
 
-    The scanning thread may save a position that is older than the one that the sender thread has
-    saved. The statement therefore changes nothing if the existing row has a higher
-    `position.settled`, the number of truncations that are already accounted for.
+    The scanning thread may have an older position than the sender thread. Therefore, the statement
+    changes nothing if the existing row has a higher value of `settled`, the number of truncations
+    that are already accounted for.
 
     Args:
         file_id: Id of the file.
         position: Position at the latest examination of the file.
-        account: Largest size and truncations observed since then. None if there are none; the size
-            and first bytes of `position` are then saved.
+        account: Largest size and truncations observed since then. If None, the size and the first
+            bytes of `position` are saved.
 
     Returns:
         The statement and its parameters.
@@ -258,10 +258,9 @@ def save_account(
 
 
 def mark_source_scanned(source: str) -> Change:
-    """Return the SQL statement that records that a source was scanned at least once.
+    """Return the SQL statement that marks a source as scanned at least once.
 
-    `Checkpoint.begun` returns these sources. The statement takes effect when it is passed to
-    `Checkpoint.commit`.
+    `Checkpoint.begun` returns these sources. Execute the statement with `Checkpoint.commit`.
 
     Args:
         source: Name of the source.
@@ -273,9 +272,9 @@ def mark_source_scanned(source: str) -> Change:
 
 
 def save_link_target(file_id: str, path: str) -> Change:
-    """Return the SQL statement that saves the resolved path of a file that is a symbolic link.
+    """Return the SQL statement that saves the target of a symbolic link to a file.
 
-    It takes effect when it is passed to `Checkpoint.commit`.
+    Execute it with `Checkpoint.commit`.
 
     Args:
         file_id: Id of the file.
@@ -288,10 +287,10 @@ def save_link_target(file_id: str, path: str) -> Change:
 
 
 def save_pre_truncation_position(file_id: str, position: FilePosition) -> Change:
-    """Return the SQL statement that saves the position that a file had before it was truncated.
+    """Return the SQL statement that saves the read position of a file before a truncation.
 
-    The tailer uses this position to recognize a copy of the earlier content. The statement takes
-    effect when it is passed to `Checkpoint.commit`.
+    The tailer uses this position to recognize a copy of the earlier content. Execute the statement
+    with `Checkpoint.commit`.
 
     Args:
         file_id: Id of the file.
@@ -310,10 +309,10 @@ def save_pre_truncation_position(file_id: str, position: FilePosition) -> Change
 
 
 def save_kept_bytes(file_id: str, generation: int, kept_to: int) -> Change:
-    """Return the SQL statement that saves how many bytes of a file a truncation did not remove.
+    """Return the SQL statement that saves how many read bytes remained after a truncation.
 
-    It takes effect when it is passed to `Checkpoint.commit`. Each truncation begins a new
-    generation of the file.
+    Each truncation begins a new generation of the file. Execute the statement with
+    `Checkpoint.commit`.
 
     Args:
         file_id: Id of the file.
@@ -327,10 +326,10 @@ def save_kept_bytes(file_id: str, generation: int, kept_to: int) -> Change:
 
 
 def save_pre_truncation_position_if_current(file_id: str, position: FilePosition) -> Change:
-    """Return a conditional SQL statement that saves the position of a file before its truncation.
+    """Return a conditional SQL statement that saves the position of a file before a truncation.
 
-    The statement takes effect when it is passed to `Checkpoint.commit`. It changes nothing if the
-    table `files` holds another generation of the file than `position`.
+    Execute it with `Checkpoint.commit`. It changes nothing if the generation in the table `files`
+    differs from that of `position`, or if the table does not contain the file.
 
     Args:
         file_id: Id of the file.
@@ -351,11 +350,11 @@ def save_pre_truncation_position_if_current(file_id: str, position: FilePosition
 
 
 def add_loss(loss: Loss) -> list[Change]:
-    """Return the SQL statements that add a loss to its source's totals and to the recent losses.
+    """Return the SQL statements that record a loss.
 
-    They take effect when they are passed to `Checkpoint.commit`.
-
-    Only the latest `OCCASIONS_MAX` losses are kept individually; the totals include all.
+    The loss is added to the totals of its source, and to the list of recent losses. The list
+    contains only the latest `OCCASIONS_MAX` losses. Execute the statements with
+    `Checkpoint.commit`.
 
     Args:
         loss: The bytes that were destroyed before they were read.
@@ -390,10 +389,9 @@ def add_loss(loss: Loss) -> list[Change]:
 
 
 class Checkpoint:
-    """The durable state of the tailer, stored in one SQLite database.
+    """The durable state of the tailer, stored in one SQLite database. Thread-safe.
 
-    `create` creates an empty checkpoint on disk; `open` opens an existing one. The object may be
-    used from several threads.
+    `create` creates an empty checkpoint on disk, and `open` opens an existing one.
     """
 
     def __init__(self, db: sqlite3.Connection, log: Path, bodies: BodyFile) -> None:
@@ -417,8 +415,8 @@ class Checkpoint:
         Args:
             path: Where to create it. An existing file is replaced.
             host_id: Id of this host.
-            begun: Names of sources that count as scanned before, so that all their files are read
-                from the start.
+            begun: Names of sources that count as already scanned. All their files are read from the
+                start.
 
         Raises:
             CheckpointFailed: The database cannot be written; `path` is unchanged.
@@ -508,9 +506,8 @@ class Checkpoint:
     def close(self) -> None:
         """Close the checkpoint at the end of an orderly run.
 
-        Large range bodies are moved into the database first. If that fails, the method returns
-        without closing the database, so that the write-ahead log and its commits are kept. No error
-        is raised.
+        First moves large range bodies into the database. If that fails, the method raises no error
+        and does not close the database, so that the write-ahead log and its commits are kept.
         """
         with self._database:
             try:
@@ -579,10 +576,10 @@ class Checkpoint:
                 integrity.restart_log(self._db)
 
     def files(self) -> list[TrackedFile]:
-        """Return every file in the checkpoint, with its spooled (not yet acknowledged) ranges.
+        """Return all files in the checkpoint, with their unacknowledged byte ranges.
 
-        Spooled ranges of a file that was deleted from the checkpoint are returned in a substitute
-        file that is marked as retired, which means that nothing more is read from it.
+        Unacknowledged ranges of a file that was deleted from the checkpoint are returned in a
+        substitute file. It is marked as retired, so that nothing more is read from it.
 
         Returns:
             The files; an empty list if the checkpoint is empty.
@@ -625,7 +622,7 @@ class Checkpoint:
     def begun(self) -> set[str]:
         """Return the names of the sources that were scanned at least once.
 
-        A source for which the checkpoint holds files or byte totals counts as scanned, because
+        A source also counts as scanned if the checkpoint contains its files or byte totals, because
         early versions did not record scans.
         """
         with self._database:
@@ -636,10 +633,10 @@ class Checkpoint:
             return {source for (source,) in rows}
 
     def last_sequence(self) -> int:
-        """Return the highest sequence number of the byte ranges that wait for an acknowledgement.
+        """Return the highest sequence number of the unacknowledged byte ranges.
 
         Returns:
-            The number; 0 if no range is waiting.
+            The number; 0 if there are no such ranges.
         """
         with self._database:
             (highest,) = self._db.execute(
@@ -648,7 +645,7 @@ class Checkpoint:
         return int(highest)
 
     def body(self, sequence: int) -> bytes:
-        """Return the compressed bytes of a range that waits for an acknowledgement.
+        """Return the compressed bytes of an unacknowledged range.
 
         Args:
             sequence: Sequence number of the range, which must be in the checkpoint.
@@ -665,10 +662,11 @@ class Checkpoint:
             ) from error
 
     def losses(self) -> dict[str, Losses]:
-        """Return the total number of lost bytes and of losses of unknown size, by source name.
+        """Return the total losses of each source.
 
         Returns:
-            Totals by source name. Sources without losses are absent.
+            Maps each source name to its number of lost bytes and of losses of unknown size. Sources
+            without losses are omitted.
         """
         with self._database:
             known = dict(self._db.execute("SELECT source, bytes FROM losses").fetchall())
@@ -689,9 +687,9 @@ class Checkpoint:
         return self.read(books.read_accounting)
 
     def read(self, query: Callable[[sqlite3.Connection], _Found]) -> _Found:
-        """Run a read-only query in the checkpoint database and return its result.
+        """Run a read-only query on the checkpoint database and return its result.
 
-        No other thread uses the database during the call.
+        The database is locked for other threads during the call.
 
         Args:
             query: Function that takes the database connection and returns the result. It must not

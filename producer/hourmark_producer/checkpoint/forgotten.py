@@ -1,9 +1,9 @@
 """Positions of files that are no longer tracked, kept only in the checkpoint.
 
-A file that left the patterns of its source, or could not be found, stays tracked so that it is
-continued if it returns. Once its inode has left its folder, it is forgotten and uses neither memory
-nor scan time. If it returns from another folder, it is continued at the position in its row. The
-latest `FORGOTTEN_MAX` are kept, at some hundred bytes each.
+If a file no longer matches the patterns of its source, or cannot be found, it stays tracked.
+Reading continues if it returns. Once its inode is no longer in its folder, tracking ends, and the
+file uses neither memory nor scan time. If it returns from another folder, reading continues at the
+saved position. The latest `FORGOTTEN_MAX` positions are kept, with some hundred bytes each.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _Change = tuple[str, tuple[Any, ...]]
 
 
 class ForgottenFile(NamedTuple):
-    """The saved state of a file that the tailer no longer tracks in memory.
+    """The saved state of a file that the tailer no longer tracks.
 
     If the file is found again, it keeps its id, and reading continues at the saved position.
 
@@ -43,16 +43,15 @@ class ForgottenFile(NamedTuple):
 def save_forgotten(file: TrackedFile) -> list[_Change]:
     """Return the SQL statements that save the position of a file before it stops being tracked.
 
-    They take effect when they are passed to `Checkpoint.commit`. Only the latest `FORGOTTEN_MAX`
-    positions are kept.
+    Execute them with `Checkpoint.commit`. Only the latest `FORGOTTEN_MAX` positions are kept.
 
     Args:
-        file: The file. It must have a birth time, because another file may have the same inode
-            later.
+        file: The file. It must have a birth time, because another file may later have the same
+            inode.
 
     Returns:
-        Two statements with their parameters. The first one saves the position, and the second one
-        deletes the oldest positions.
+        Two statements with their parameters: the first saves the position, the second deletes the
+        oldest positions.
     """
     assert file.identity.birth_ns, (
         "a file without a birth time cannot be distinguished from the next one with its inode"
@@ -72,17 +71,17 @@ def save_forgotten(file: TrackedFile) -> list[_Change]:
 
 
 def find_forgotten(db: sqlite3.Connection, identity: FileIdentity) -> ForgottenFile | None:
-    """Return the saved state of a file that was tracked before, by its inode and birth time.
+    """Find the saved state of a previously tracked file by its inode and birth time.
 
-    The device number is not compared, because it may change when the machine restarts. The result
-    is always None for an identity without a birth time.
+    The device number is not compared, because it may change when the machine restarts.
 
     Args:
         db: Database of the checkpoint.
         identity: Device, inode and birth time of an open file that is not tracked.
 
     Returns:
-        Id and position of the file; None if no position is saved for it.
+        Id and position of the file; None if no position is saved for it, or if `identity` has no
+        birth time.
 
     Raises:
         sqlite3.Error: The database cannot be read.

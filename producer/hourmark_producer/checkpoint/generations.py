@@ -60,18 +60,18 @@ class GenerationStart(NamedTuple):
 
 
 class Generations:
-    """How often each log file of one host was truncated, recorded outside the tailer's database.
+    """Records how often each log file was truncated, outside the tailer's database. Thread-safe.
 
-    The content of a file between two truncations is called a generation, numbered from 0. If the
-    database (checkpoint) is lost, the tailer uses these records to assign the same numbers as
-    before. Safe to use from several threads.
+    The content of a file between two truncations is called a generation. Generations are numbered
+    from 0. If the database (checkpoint) is lost, the tailer uses these records to assign the same
+    numbers again.
     """
 
     def __init__(self, folders: Sequence[Path], host_id: str) -> None:
-        """Read the file `generations` of each folder and write the merged records to all folders.
+        """Read the file `generations` in each folder, and write the merged records to all folders.
 
         Args:
-            folders: Existing folders. The file is created in a folder that does not have it.
+            folders: Existing folders. The file is created in folders that do not have it.
             host_id: Id of this host.
 
         Raises:
@@ -103,8 +103,8 @@ class Generations:
             head: Its first bytes.
 
         Returns:
-            The latest recorded generation if the file begins with the recorded bytes, otherwise the
-            next number. 0 if nothing is recorded for the file.
+            The latest recorded generation if the file still begins with the recorded bytes,
+            otherwise the next number; 0 if nothing is recorded for the file.
         """
         with self._lock:
             known = self._known.get(file_id)
@@ -117,13 +117,14 @@ class Generations:
         return known.generation + (not is_it)
 
     def record_generation(self, file_id: str, generation: int, content: bytes) -> None:
-        """Record the first bytes of a generation before its first range is sent.
+        """Record the first bytes of a generation.
 
-        Does nothing if the same record was made before.
+        Call this method before you send the first range of the generation. Does nothing if the same
+        record already exists.
 
         Args:
             file_id: Id of the file.
-            generation: Generation number: how often the file was truncated or replaced.
+            generation: Number of times the file was truncated or replaced.
             content: Content of the file from its first byte.
 
         Raises:

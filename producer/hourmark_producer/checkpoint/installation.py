@@ -42,10 +42,10 @@ def lock_state_folder(state_dir: Path) -> IO[bytes]:
         state_dir: The state folder.
 
     Returns:
-        The open lock file. The lock is released when it is closed.
+        The open lock file. Close it to release the lock.
 
     Raises:
-        UsageError: Another process holds the lock; the message names it.
+        UsageError: Another process holds the lock. The message names the process.
     """
     return StateFolder(state_dir, "tailer").lock()
 
@@ -53,17 +53,15 @@ def lock_state_folder(state_dir: Path) -> IO[bytes]:
 def open_installation(
     state_dir: Path, *, reread: bool, sources: Sequence[str] = (), second: Path | None = None
 ) -> tuple[Checkpoint, str]:
-    """Open the checkpoint (the tailer's database) of a state folder, and return it and the host id.
+    """Open the checkpoint (the tailer's database) in a state folder, and read the host id.
 
-    Both are created on the first start.
-
-    If a lost or broken checkpoint is replaced, one loss of unknown size is recorded for each
-    source.
+    Both are created on the first start. If a lost or broken checkpoint is replaced, one loss of
+    unknown size is recorded for each source.
 
     Args:
         state_dir: The state folder, which the caller has locked.
-        reread: Whether to start with an empty checkpoint and read all files again if the checkpoint
-            is missing or broken. A broken one is kept under another name.
+        reread: Whether to replace a missing or broken checkpoint with an empty one, so that all
+            files are read again. The broken checkpoint is kept under another name.
         sources: Names of the configured sources.
         second: Folder with a second copy of the file `generations`, which records how often each
             log file was truncated. The host id is read from it if the state folder has none.

@@ -34,19 +34,19 @@ _Change = tuple[str, tuple[Any, ...]]
 
 
 def next_marks(before: FilePosition, body: bytes | memoryview, anchor: bytes) -> bytes:
-    """Return the marks of a file's read position after one more byte range was read.
+    """Return the marks of a file's read position after another byte range was read.
 
-    A mark is an offset together with a digest of the bytes just before it. The tailer compares
-    marks with other files to recognize a copy that is shorter than the part already read.
+    A mark is an offset with a digest of the bytes just before it. The tailer compares marks with
+    other files to recognize a copy that is shorter than the part already read.
 
-    One mark is added at the end of the range. If the range is the first one of the file, marks at
-    several offsets within the range are added too. Only the latest `MARKS_MAX` marks are kept.
+    One mark is added at the end of the range. For the first range of a file, marks at several
+    offsets within the range are also added. Only the latest `MARKS_MAX` marks are kept.
 
     Args:
-        before: Position of the file at the start of the range, with the marks so far.
+        before: Position of the file at the start of the range, with the existing marks.
         body: Bytes of the range.
-        anchor: The last `ANCHOR_BYTES` bytes before the end of the range, or fewer if the file has
-            fewer. They may begin before the range.
+        anchor: The last `ANCHOR_BYTES` (256) bytes of the file up to the end of the range. They may
+            begin before the range. Fewer bytes if the file is shorter.
 
     Returns:
         The marks in order of offset, 16 bytes each: the offset as a big-endian 64-bit integer, and
@@ -68,17 +68,18 @@ def next_marks(before: FilePosition, body: bytes | memoryview, anchor: bytes) ->
 
 
 def matches_last_mark(marks: bytes, size: int, read: Callable[[int, int], bytes]) -> bool:
-    """Return whether content has the expected bytes at the last mark that lies within it.
+    """Return whether content matches the last mark that lies within it.
 
     A mark is an offset with a digest of the bytes just before it.
 
     Args:
         marks: Marks of a position, in the format of `next_marks`.
         size: Size of the content in bytes.
-        read: Function that returns the bytes of the content for an offset and a count.
+        read: Function that takes an offset and a number of bytes, and returns these bytes of the
+            content.
 
     Returns:
-        False if the bytes differ, or if no mark lies within the content.
+        False if the digests differ, or if no mark lies within the content.
     """
     places = [place for place in _MARK.iter_unpack(marks) if place[0] <= size]
     if not places:
@@ -92,8 +93,8 @@ def save_marks(file_id: str, position: FilePosition) -> _Change:
     """Return the SQL statement that saves the marks of a file's position.
 
     Marks are digests of the content at recent offsets. The tailer uses them to recognize a copy of
-    the file that is shorter than the part already read. The statement takes effect when it is
-    passed to `Checkpoint.commit`.
+    the file that is shorter than the part already read. Execute the statement with
+    `Checkpoint.commit`.
 
     Args:
         file_id: Id of the file.
@@ -111,10 +112,10 @@ def save_marks(file_id: str, position: FilePosition) -> _Change:
 
 
 def delete_old_marks(file_id: str, generation: int) -> _Change:
-    """Return the SQL statement that deletes the content digests of a file's oldest generations.
+    """Return the SQL statement that deletes the marks of the oldest generations of a file.
 
-    These digests, the marks, identify copies of the file. Each truncation begins a new generation.
-    The statement takes effect when it is passed to `Checkpoint.commit`.
+    Marks are digests of the content, which identify copies of the file. Each truncation begins a
+    new generation. Execute the statement with `Checkpoint.commit`.
 
     Args:
         file_id: Id of the file.
@@ -137,8 +138,8 @@ def read_marks(db: sqlite3.Connection) -> dict[str, dict[int, FilePosition]]:
         db: Database of the checkpoint.
 
     Returns:
-        Positions by file id and then by generation (number of truncations of the file). Each
-        position has its offset, first bytes and marks; its other fields have defaults.
+        Maps each file id to its positions by generation (number of truncations of the file). A
+        position contains its offset, first bytes and marks. Other fields have default values.
 
     Raises:
         sqlite3.Error: The database cannot be read.

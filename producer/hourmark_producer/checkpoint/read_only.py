@@ -23,12 +23,12 @@ _WAIT_S = 5.0
 
 
 class UnacknowledgedRange(NamedTuple):
-    """The location in its file of a byte range that no service has acknowledged yet.
+    """The position of an unacknowledged byte range in its file.
 
     Attributes:
-        generation: Generation of its file. Each truncation begins a new one.
-        start: Offset of its first byte.
-        end: Offset after its last byte.
+        generation: Generation of the file. Each truncation begins a new generation.
+        start: Offset of the first byte.
+        end: Offset after the last byte.
     """
 
     generation: int
@@ -42,11 +42,11 @@ class CheckpointedFile(NamedTuple):
     Attributes:
         file_id: Id of the file.
         source: Name of its source.
-        path: Path under which the file was first found.
-        seen_at: Path under which the file was last found.
+        path: Path at which the file was first found.
+        seen_at: Path at which the file was last found.
         missing: Whether the file can no longer be found.
-        generation: Its current generation. Each truncation begins a new one.
-        offset: Offset of the next byte to cut into a range.
+        generation: Current generation. Each truncation begins a new generation.
+        offset: Offset of the next byte to read.
         high: Largest content size observed in this generation, in bytes.
         device: Device number.
         inode: Inode number.
@@ -69,7 +69,7 @@ class CheckpointedFile(NamedTuple):
 
     @property
     def in_flight(self) -> int:
-        """Total size in bytes of the ranges that no delivery service has acknowledged yet."""
+        """Total size of the unacknowledged ranges in bytes."""
         return sum(spooled.end - spooled.start for spooled in self.spooled)
 
 
@@ -93,7 +93,7 @@ class CheckpointSnapshot(NamedTuple):
 
 
 def read_snapshot(path: Path) -> CheckpointSnapshot:
-    """Read a checkpoint without changing it. A tailer may be running.
+    """Read a checkpoint without changing it, even while a tailer is running.
 
     Args:
         path: Path of the checkpoint.

@@ -57,7 +57,7 @@ def position_columns(position: FilePosition) -> tuple[int, int, bool, bytes, int
     """Return the columns of the table `files` that describe a position.
 
     Args:
-        position: Position up to which the file was cut into byte ranges.
+        position: Read position of a file.
 
     Returns:
         The values of `generation`, `offset`, `in_line`, `anchor` and `size_seen`, in this order.
@@ -120,9 +120,9 @@ def restore_account(
     shrinks: str,
     head: bytes,
 ) -> None:
-    """Restore what scans had observed of a file from its row in the table `accounts`.
+    """Restore the observed sizes and truncations of a file from its row in the table `accounts`.
 
-    Does nothing if the row belongs to another generation than the file's position.
+    Does nothing if the generation of the row differs from that of the file's position.
 
     Args:
         file: The file, which is modified.
@@ -131,7 +131,7 @@ def restore_account(
         doubted: 1 if the tailer logged that all lines of the file are equal, otherwise 0.
         high: Largest content size since the latest truncation, in bytes.
         shrinks: The truncations that are not accounted for yet, as a JSON array. Each element is an
-            array with the values of a `Truncation`; the bytes are in hexadecimal.
+            array of the values of a `Truncation`, with bytes in hexadecimal.
         head: First bytes of the content.
     """
     progress, former = file.progress, file.earlier.latest
@@ -155,13 +155,13 @@ def restore_account(
 
 
 def orphaned_ranges_to_file(in_flight: tuple[SpooledRange, ...]) -> TrackedFile:
-    """Return a substitute file for unacknowledged ranges of a file deleted from the checkpoint.
+    """Create a substitute for a deleted file that still has unacknowledged ranges.
 
     Args:
         in_flight: The ranges, at least one, all of the same file, in sequence order.
 
     Returns:
-        A file that is positioned at the end of the last range and marked as retired, so that
+        A file that is positioned at the end of the last range. It is marked as retired, so that
         nothing more is read from it.
     """
     sent = in_flight[-1].range
@@ -179,16 +179,16 @@ def orphaned_ranges_to_file(in_flight: tuple[SpooledRange, ...]) -> TrackedFile:
 
 
 def range_to_fields(sent: ByteRange) -> dict[str, Any]:
-    """Return the fields of a byte range by name, as they are stored in the table `ranges`.
+    """Convert a byte range to the dict of fields that is stored in the table `ranges`.
 
     Fields that were added after version 0.2.0 are included only if they are set, so that earlier
     versions can read the table.
 
     Args:
-        sent: The byte range. Its bytes are not part of it.
+        sent: The byte range, without its bytes.
 
     Returns:
-        Values that JSON can represent, by field name.
+        Maps each field name to a value that JSON can represent.
     """
     fields = {name: getattr(sent, name) for name in _FIELDS} | {
         "part": sent.part.value

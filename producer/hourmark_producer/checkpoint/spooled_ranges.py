@@ -81,13 +81,13 @@ class BodyFile:
     """
 
     def __init__(self, path: Path, taken: Mapping[int, Extent]) -> None:
-        """Open the file, or create it.
+        """Open the file, or create it if it does not exist.
 
-        If no location is in use, an existing file is emptied.
+        If `taken` is empty, an existing file is truncated.
 
         Args:
             path: Path of the file.
-            taken: Locations in use, by sequence number of the range.
+            taken: Maps the sequence number of each stored range to its location.
 
         Raises:
             OSError: The file cannot be opened.
@@ -132,7 +132,7 @@ class BodyFile:
     def free(self, removed: Collection[int]) -> None:
         """Release the space of ranges that a durable transaction removed.
 
-        The space that `keep_space_reserved` held for failed transactions is released too.
+        Also releases the space that `keep_space_reserved` reserved for failed transactions.
 
         Args:
             removed: Sequence numbers of the removed ranges.
@@ -142,10 +142,10 @@ class BodyFile:
         self._doubted.clear()
 
     def keep_space_reserved(self, sequences: Collection[int]) -> None:
-        """Keep the space of range bodies reserved although their transaction failed.
+        """Keep the space of range bodies reserved after their transaction failed.
 
-        Rows of the failed transaction may be on disk until a later transaction is durable, so their
-        space must not be reused before. `free` releases it.
+        Rows of the failed transaction may be on disk until a later transaction is durable. Until
+        then, their space must not be reused. `free` releases it.
 
         Args:
             sequences: Sequence numbers of the ranges.
@@ -221,8 +221,8 @@ _BESIDE: Final = "SELECT sequence, body FROM ranges WHERE typeof(body)='text'"
 def add_to_spool(outgoing: SpooledRange, body: bytes) -> Change:
     """Return the SQL statement that stores a byte range until a service acknowledges it.
 
-    These ranges form the spool, the table `ranges` of the checkpoint. The statement takes effect
-    when it is passed to `Checkpoint.commit`.
+    The range is added to the spool, which is the table `ranges` of the checkpoint. Execute the
+    statement with `Checkpoint.commit`.
 
     Args:
         outgoing: The fields of the range and its sequence number.
@@ -238,8 +238,8 @@ def add_to_spool(outgoing: SpooledRange, body: bytes) -> Change:
 def remove_from_spool(sequence: int) -> Change:
     """Return the SQL statement that removes an acknowledged byte range from the checkpoint.
 
-    It takes effect when it is passed to `Checkpoint.commit`, which also frees the space of the
-    range's bytes if they are stored in a separate file.
+    Execute it with `Checkpoint.commit`. If the bytes of the range are stored in a separate file,
+    `commit` also releases their space.
 
     Args:
         sequence: Sequence number of the range.
@@ -253,9 +253,9 @@ def remove_from_spool(sequence: int) -> Change:
 def mark_several_ranges_per_file() -> Change:
     """Return the SQL statement to commit when a file gets a second unacknowledged range.
 
-    It raises the format number of the checkpoint (the tailer's database). Earlier versions support
-    only one unacknowledged range per file, and refuse to open a checkpoint with this number. The
-    statement takes effect when it is passed to `Checkpoint.commit`.
+    It increases the format number of the checkpoint (the tailer's database). Earlier versions
+    support only one unacknowledged range per file, and refuse to open a checkpoint with this
+    number. Execute the statement with `Checkpoint.commit`.
 
     Returns:
         The statement and its parameters.
@@ -294,7 +294,7 @@ def open_bodies(db: sqlite3.Connection, path: Path) -> BodyFile:
 
 
 def store_large_bodies(bodies: BodyFile, changes: Sequence[Change]) -> list[Change]:
-    """Write the large bodies in a transaction to the body file, before the transaction begins.
+    """Write the large bodies of a transaction to the body file. Call it before the transaction.
 
     A body is the compressed content of a byte range. Bodies of at least `BESIDE_BYTES` are large.
 
@@ -304,8 +304,8 @@ def store_large_bodies(bodies: BodyFile, changes: Sequence[Change]) -> list[Chan
 
     Returns:
         The statements to execute instead. In their parameters, each large body is replaced by its
-        location in the file. If there is at least one, a statement that raises the format number of
-        the checkpoint comes first.
+        location in the file. If there is a large body, the first statement increases the format
+        number of the checkpoint.
 
     Raises:
         OSError: No body was stored.
@@ -344,7 +344,7 @@ def update_body_space(bodies: BodyFile, changes: Sequence[Change], *, done: bool
 
 
 def read_body(db: sqlite3.Connection, bodies: BodyFile, sequence: int) -> bytes:
-    """Return the compressed content of a byte range that is not acknowledged yet.
+    """Return the compressed content of an unacknowledged byte range.
 
     It is stored in the database or, if it is large, in the body file.
 

@@ -47,8 +47,8 @@ class RangeLimits:
     """Size limits of ranges and lines, in bytes.
 
     Attributes:
-        range_bytes: Maximum size of a range of several lines.
-        line_bytes_max: Maximum size of a line without its LF; a longer line is sent in chunks.
+        range_bytes: Maximum size of a range that contains several lines.
+        line_bytes_max: Maximum size of a line without its LF. A longer line is sent in chunks.
 
     Raises:
         ValueError: `range_bytes` is not between 1 and `line_bytes_max`.
@@ -69,7 +69,7 @@ class ReadIntoBuffer(Protocol):
     """A function that reads bytes at the current position into a reused buffer, without a copy."""
 
     def __call__(self, count: int) -> memoryview:
-        """Return the next bytes at the current position, as a view of the buffer.
+        """Return up to `count` bytes at the current position, as a view of the buffer.
 
         The position does not change. The view is valid until the next call, which overwrites the
         buffer.
@@ -84,13 +84,13 @@ class ReadIntoBuffer(Protocol):
 
 
 class RangeCut(NamedTuple):
-    """The bytes of the next range to send, which were cut from a file at a line or record end.
+    """The bytes of the next range to send, which usually end at a line or record end.
 
     Attributes:
         body: The bytes.
-        part: Whether `body` contains whole lines or a chunk of a line that exceeds the size limit.
-            After `Part.CHUNK`, the next range continues the same line.
-        ends_file: Whether the last line has no LF and is sent as it is, because the file ends there.
+        part: Whether `body` contains complete lines or a chunk of a line that exceeds the size
+            limit. After `Part.CHUNK`, the next range continues the same line.
+        ends_file: Whether the last line has no LF and is sent as it is because the file ends there.
     """
 
     body: bytes | memoryview
@@ -99,11 +99,11 @@ class RangeCut(NamedTuple):
 
 
 class NoCompleteLine(NamedTuple):
-    """Returned instead of a range when the file does not contain a complete line yet.
+    """Result if the file does not contain a complete line yet, so that no range can be cut.
 
     Attributes:
         searched: Number of bytes after the position that contain no line end. Pass it to the next
-            call, so that these bytes are not searched again.
+            call, which then does not search these bytes again.
     """
 
     searched: int
@@ -117,9 +117,9 @@ def cut_lines(
     searched: int = 0,
     read_buffered: ReadIntoBuffer | None = None,
 ) -> RangeCut | NoCompleteLine:
-    """Cut the next range of whole lines from a file at its current position.
+    """Cut the next range of complete lines from a file at its current position.
 
-    A line that exceeds `limits.line_bytes_max` is cut into chunks.
+    A line that exceeds `limits.line_bytes_max` is split into chunks.
 
     Args:
         read: Function that reads bytes relative to the current position.

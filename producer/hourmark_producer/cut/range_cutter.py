@@ -29,17 +29,17 @@ _NULS: Final = re.compile(b"\0\0")  # a single one is text of UTF-16
 
 
 class ReadableContent(NamedTuple):
-    """The size and the read position of an open file, immediately before bytes are read from it.
+    """Size and read position of an open file, determined just before the file is read.
 
-    `FileExaminer.examine` returns it after it has checked whether the file grew or was truncated.
+    `FileExaminer.examine` returns it after checking whether the file grew or was truncated.
 
     Attributes:
         position: Position of the next byte to read from the file.
         quiet_to: Offset up to which the bytes after `position` are known to contain no line end.
             They need not be searched again.
         size: Size of the content in bytes.
-        scan: Number of the latest scan whose observations of the file were taken into account. If a
-            later scan detects a change, the file must be examined again.
+        scan: Number of the latest scan that the examination took into account. If a later scan
+            detects a change, the file must be examined again.
     """
 
     position: FilePosition
@@ -58,7 +58,7 @@ class RangeCutter:
         sources: Configured sources by name.
         sizes: Current size limits of ranges.
         clock: Clock of this host.
-        final_lines: Whether a last line without LF is cut too, once its file has not grown for the
+        final_lines: Whether to include a last line without LF once its file has not grown for the
             source's `flush_seconds`.
     """
 

@@ -49,16 +49,16 @@ def cut_records(
 ) -> RangeCut | NoCompleteLine:
     """Cut the next range from a file whose records span several lines, such as stack traces.
 
-    A record ends where the next one begins. A record that exceeds `limits.line_bytes_max` is cut
+    A record ends where the next one begins. A record that exceeds `limits.line_bytes_max` is split
     into chunks.
 
     Args:
         read: Function that reads bytes relative to the current position.
         limits: Size limits of ranges and records.
-        find_starts: Function that yields the offsets at which records begin. Its arguments are the
-            bytes, and the start and end of the part to search.
+        find_starts: Function that takes bytes, and the start and end of the part to search. Yields
+            the offsets at which records begin.
         in_record: Whether the previous range was a chunk, so that the position is within a record.
-        flush: Whether to send the last record although the next record has not begun. Set it if the
+        flush: Whether to send the last record even if the next record has not begun. Set it if the
             file has not grown for some time.
 
     Returns:

@@ -44,8 +44,8 @@ def container_fields(path: str) -> dict[str, str]:
         path: Path of the log file.
 
     Returns:
-        The keys `pod`, `namespace` and `container`, and either `container_id` or `pod_uid`. An
-        empty dict if the path does not lead to a container log.
+        A dict with the keys `pod`, `namespace` and `container`, and either `container_id` or
+        `pod_uid`. Empty if the path is not that of a container log.
     """
     match = _CONTAINERS.fullmatch(path) or _PODS.fullmatch(path)
     return {} if match is None else match.groupdict()
@@ -61,7 +61,7 @@ def cut_for_source(
     read_buffered: ReadIntoBuffer | None = None,
     flush: bool = False,
 ) -> RangeCut | NoCompleteLine:
-    """Cut the next range from a file, with the format that its source configures.
+    """Cut the next range from a file in the format that its source configures.
 
     Args:
         source: Configuration of the source: single lines, records that span several lines, or CRI
@@ -101,9 +101,9 @@ def cut_for_source(
 
 
 def has_multiline_records(source: TailedSource) -> bool:
-    """Return whether a record of this source may consist of several lines.
+    """Return whether records of this source may span several lines.
 
-    This is the case if the source sets `record_start` or has the format `cri`.
+    True if the source sets `record_start` or has the format `cri`.
 
     Args:
         source: Configuration of the source.
@@ -116,12 +116,12 @@ def optional_range_fields(source: TailedSource, path: str) -> dict[str, str]:
 
     Args:
         source: Configuration of the source.
-        path: Path under which the file was first found.
+        path: Path at which the file was first found.
 
     Returns:
-        The keys `record_start` (pattern of a record's first line), `fields` (the source's static
-        fields and the Kubernetes names, encoded as text) and `format`. Keys without a value are
-        absent.
+        A dict with the keys `record_start` (pattern of a record's first line), `fields` (the
+        source's static fields and the Kubernetes names, encoded as text) and `format`. Keys without
+        a value are omitted.
     """
     cri = source.format == "cri"
     fields = source.fields | (container_fields(path) if cri else {})

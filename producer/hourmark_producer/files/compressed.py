@@ -4,8 +4,9 @@ Memory is bounded: content is decompressed in blocks of 64 KiB, with dictionarie
 `WINDOW_BYTES_MAX`. The decompressed size is limited by the size of the file
 (`decompressed_bytes_max`), which stops decompression bombs. Nothing is written to disk.
 
-A compressed file without an end may still be written to, or may have been cut off. Only time tells
-which: `IncompleteFileTimer` measures for how long a file has not changed.
+If a compressed file ends prematurely, a program may still be writing it, or it may have been
+truncated. To distinguish the two, `IncompleteFileTimer` measures for how long a file has not
+changed.
 """
 
 from __future__ import annotations
@@ -33,18 +34,18 @@ _FRAME_HEADER_MAX: Final = 18  # of zstd, with its magic number
 
 
 class CompressedFileIncomplete(Exception):
-    """Raised when a compressed file ends before its compressed content does.
+    """Raised when a compressed file ends prematurely.
 
-    Either a program is still writing the file, or the file was cut off. If the file has not changed
-    for some time, treat it as cut off.
+    Either a program is still writing the file, or the file was truncated. If the file has not
+    changed for some time, treat it as truncated.
     """
 
 
 class CompressedFileDamaged(Exception):
-    """Raised when a compressed file cannot be decompressed. A retry does not help.
+    """Raised when a compressed file cannot be decompressed. Do not retry.
 
-    The file has another format than its name says, is corrupt, or decompresses to more than
-    `decompressed_bytes_max` permits.
+    The file is corrupt, its format does not match the suffix of its name, or its content is larger
+    than `decompressed_bytes_max` permits.
     """
 
 
@@ -80,14 +81,14 @@ class DecompressedReader:
     def read(self, count: int) -> bytes:
         """Return the next decompressed bytes, or `b""` at the end of the content.
 
-        When `b""` is returned, the checksums of the format were verified.
+        At the end of the content, the checksums of the format have been verified.
 
         Args:
             count: Maximum number of bytes. Fewer bytes may be returned even if more content
                 follows.
 
         Raises:
-            CompressedFileIncomplete: The file ends before the end of its compressed content.
+            CompressedFileIncomplete: The file ends prematurely.
             CompressedFileDamaged: The content is corrupt or exceeds the allowed size.
             OSError: The file cannot be read.
         """
@@ -117,10 +118,10 @@ class DecompressedReader:
 
 
 def decompressed_bytes_max(size: int) -> int:
-    """Return the maximum size to which a compressed file may decompress, in bytes.
+    """Return the maximum decompressed size of a compressed file, in bytes.
 
-    The limit protects against decompression bombs. `DecompressedReader.read` raises
-    `CompressedFileDamaged` when the content exceeds it.
+    The limit protects against decompression bombs. If the content exceeds it,
+    `DecompressedReader.read` raises `CompressedFileDamaged`.
 
     Args:
         size: Size of the compressed file in bytes.
@@ -225,14 +226,14 @@ UNFINISHED_FILES_MAX: Final = 256
 
 
 class IncompleteFileTimer:
-    """Measures how long incomplete compressed files have not changed.
+    """Measures for how long incomplete compressed files have not changed.
 
-    A file that does not change for some time is no longer being written. Thread-safe.
+    If a file does not change for some time, no program is writing it any longer. Thread-safe.
 
     Args:
         clock: Clock of this host.
-        files_max: Maximum number of files to remember. The least recently checked ones are
-            forgotten first.
+        files_max: Maximum number of files to remember. The least recently checked files are
+            dropped first.
     """
 
     def __init__(self, clock: Clock, files_max: int = UNFINISHED_FILES_MAX) -> None:
@@ -240,10 +241,10 @@ class IncompleteFileTimer:
         self._known: dict[tuple[int, int], tuple[tuple[int, int], float]] = {}
 
     def unchanged_s(self, status: os.stat_result) -> float:
-        """Return how many seconds a file has had its current size and modification time.
+        """Return for how many seconds a file has not changed.
 
-        The first call for a file returns 0. Later calls return the time since the first call with
-        the same size and modification time. Files are identified by device and inode.
+        Returns 0 at the first call for a file, and at the first call after its size or modification
+        time has changed. Files are identified by device and inode.
 
         Args:
             status: Result of `os.fstat` for the file.

@@ -1,9 +1,9 @@
 """Examination of an open file: its fingerprints first, then its size.
 
-This order matters: if the file is truncated in between, the size is too small for the fingerprints
-and the truncation is detected. In the other order it could be missed. The first bytes are read again
-after the size: if they changed, a file that was truncated and has grown beyond its former size would
-be taken for its former content, and more bytes would be counted as lost than it had.
+This order matters: if the file is truncated in between, the size is too small for the fingerprints,
+and the truncation is detected. In the reverse order, it could be missed. The first bytes are read
+again after the size. Otherwise, if a file was truncated and has grown beyond its former size, it
+could be mistaken for its former content, and too many bytes would be counted as lost.
 
 The content of a file ends before its trailing NUL bytes. A writer that preallocates its file
 (fallocate, or a memory-mapped file such as log4j2's MemoryMappedFileAppender) replaces the NULs
@@ -47,8 +47,8 @@ def examine(descriptor: int, position: FilePosition) -> Examination:
     """Read the current fingerprints, status and content size of an open file.
 
     NUL bytes at the end of the file do not count as content. If the bytes before the position have
-    changed, the end of the content is searched for from the start of the file. If the first bytes
-    change during the examination, it is repeated.
+    changed, trailing NUL bytes may begin anywhere in the file. If the first bytes change during the
+    examination, it is repeated.
 
     Args:
         descriptor: File descriptor, open for reading.
@@ -72,18 +72,18 @@ def examine(descriptor: int, position: FilePosition) -> Examination:
 
 
 def content_end(descriptor: int, size: int, start: int) -> int:
-    """Return the size of a file's content without the NUL bytes at its end.
+    """Return the size of a file without the NUL bytes at its end.
 
-    Some programs preallocate a file, which then ends with NUL bytes until lines replace them.
+    Some programs preallocate a file. It then ends with NUL bytes until lines replace them.
 
     Args:
         descriptor: File descriptor, open for reading.
         size: Size of the file in bytes.
-        start: Lowest offset to search. NUL bytes before it count as content. If it is not less than
-            `size`, nothing is read and `size` is returned.
+        start: Lowest offset to search. NUL bytes before it count as content.
 
     Returns:
-        Offset after the last byte that is not NUL, or `start` if there is none.
+        Offset after the last byte that is not NUL, or `start` if only NUL bytes follow `start`. If
+        `start` is not less than `size`, `size` is returned.
 
     Raises:
         OSError: The file cannot be read.
@@ -117,7 +117,7 @@ def _hole_begin(descriptor: int, start: int, end: int) -> int:
 def is_anchored(descriptor: int, position: FilePosition) -> bool:
     """Return whether a file still contains the bytes that were read just before a position.
 
-    If it does not, the content was replaced and the position is invalid.
+    If not, the content was replaced, and the position is invalid.
 
     Args:
         descriptor: File descriptor, open for reading.
@@ -139,8 +139,8 @@ def read_into(descriptor: int, offset: int, buffer: memoryview) -> memoryview:
         buffer: Buffer to fill. Its length is the number of bytes to read.
 
     Returns:
-        The filled part of the buffer, without a copy. Empty if `offset` is not before the end of
-        the file.
+        A view of the filled part of the buffer. Empty if `offset` is at or after the end of the
+        file.
 
     Raises:
         OSError: The file cannot be read.
@@ -152,7 +152,7 @@ def read_into(descriptor: int, offset: int, buffer: memoryview) -> memoryview:
 
 
 def read_at(descriptor: int, offset: int, count: int) -> bytes:
-    """Return `count` bytes of a file from an offset, or fewer if the file ends before.
+    """Read bytes of a file from an offset.
 
     Unlike pread(2), this function continues after a short read, which can occur on signals and
     above 2 GiB.
@@ -163,7 +163,8 @@ def read_at(descriptor: int, offset: int, count: int) -> bytes:
         count: Number of bytes.
 
     Returns:
-        The bytes; empty if `offset` is not before the end of the file.
+        The bytes. Fewer than `count` are returned only at the end of the file; none if `offset` is
+        at or after the end.
 
     Raises:
         OSError: The file cannot be read.

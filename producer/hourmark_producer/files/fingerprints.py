@@ -31,7 +31,7 @@ class Truncation(NamedTuple):
     Attributes:
         high: Largest content size observed before the truncation, in bytes.
         low: Content size at the scan that detected the truncation, in bytes.
-        other: Whether the content was replaced, so that nothing of the earlier content is left.
+        other: Whether the content was replaced, so that none of the earlier content is left.
         head: First bytes of the earlier content.
     """
 
@@ -69,7 +69,7 @@ class TruncationEffect(NamedTuple):
 
 
 def find_no_copies(_head: bytes, _read_to: int) -> int:
-    """Return 0, which states that no other file contains a copy of the content.
+    """Return 0, which means that no other file contains the content.
 
     Pass this function to `assess_truncations` to ignore copies in other files.
     """
@@ -82,13 +82,13 @@ def assess_truncations(
     find: FindElsewhere = find_no_copies,
     kept_to: int = 0,
 ) -> TruncationEffect:
-    """Determine whether a file's position is still valid after truncations, and how much was lost.
+    """Determine how truncations affect the read position of a file, and how many bytes were lost.
 
     Args:
         offset: Offset up to which the file was read before the first truncation.
-        shrinks: The observed truncations and replacements, in order of time.
-        find: Function that returns how many bytes of the lost content are in other files. Its
-            arguments are the first bytes of the content and the offset up to which it was read.
+        shrinks: The observed truncations and replacements, in chronological order.
+        find: Function that takes the first bytes of the lost content and the offset up to which it
+            was read. Returns how many bytes of this content other files contain.
         kept_to: Offset up to which the file contains bytes that were read before an earlier
             truncation. They do not count as lost.
 
@@ -114,19 +114,19 @@ def assess_truncations(
 def count_unread_bytes(
     high: int, read_to: int, head: bytes, find: FindElsewhere, kept_to: int = 0
 ) -> int:
-    """Return how many bytes of a file's content were not read from it and are in no other file.
+    """Return the number of unread bytes of a file that no other file contains.
 
     Args:
         high: Size of the content in bytes.
         read_to: Offset up to which this file was read.
         head: First bytes of the content.
-        find: Function that returns how many bytes of the content are in other files, as for
+        find: Function that returns how many bytes of the content other files contain, as for
             `assess_truncations`.
-        kept_to: Offset up to which the content contains bytes that were read before an earlier
+        kept_to: Offset up to which the file contains bytes that were read before an earlier
             truncation.
 
     Returns:
-        Number of bytes; 0 if all of them were read or are in another file.
+        Number of bytes; 0 if all of them were read or are in other files.
     """
     if high <= max(read_to, kept_to):
         return 0
@@ -147,9 +147,10 @@ def extend_anchor(anchor: bytes, body: bytes | memoryview) -> bytes:
 
 
 def are_lines_equal(head: bytes, anchor: bytes) -> bool:
-    """Return whether pieces of a file contain at least three lines, all of them equal.
+    """Return whether all known lines of a file are equal.
 
-    Such a file cannot be identified by its bytes, because growth looks the same as truncation.
+    At least three complete lines must be known; otherwise, the result is False. A file whose lines
+    are all equal cannot be identified by its bytes.
 
     Args:
         head: First bytes of the file.
@@ -160,10 +161,10 @@ def are_lines_equal(head: bytes, anchor: bytes) -> bool:
 
 
 def begins_alike(one: bytes, other: bytes) -> bool:
-    """Return whether two files begin with the same bytes, and with enough bytes to be conclusive.
+    """Return whether two files begin with the same bytes, so that one may be a copy of the other.
 
-    The comparison is conclusive if both files have at least `IDENTIFYING_BYTES` known bytes and the
-    lines in them are not all equal.
+    The result is also False if fewer than `IDENTIFYING_BYTES` (64) bytes of either file are known,
+    or if all known lines are equal. In these cases, a match would prove nothing.
 
     Args:
         one: First bytes of one file.

@@ -19,7 +19,7 @@ _STATFS_BYTES: Final = 256  # more than struct statfs has on any architecture
 
 
 class FileIdentity(NamedTuple):
-    """Device, inode and birth time of a file, which do not change when the file is renamed.
+    """Device, inode and birth time, which identify a file even after it is renamed.
 
     Attributes:
         device: Device number.
@@ -64,17 +64,17 @@ def _birth_ns(descriptor: int) -> int:
 
 
 def may_be_copied_up(descriptor: int) -> bool:
-    """Return whether the birth time of an open file may change although it stays the same file.
+    """Return whether an open file is on overlayfs, where its birth time may change.
 
-    This is the case on overlayfs, the usual file system of containers: the first write to a file of
-    a lower layer copies it to the upper layer, under the same inode number and with a new birth
-    time.
+    Containers usually use overlayfs. The first write to a file of a lower layer copies the file to
+    the upper layer. The copy has the same inode number, but a new birth time.
 
     Args:
         descriptor: File descriptor. It need not be open for reading.
 
     Returns:
-        False also if the type of the file system cannot be determined.
+        True on overlayfs. False on other file systems, or if the type of the file system cannot be
+        determined.
     """
     return _file_system_type(descriptor) == _OVERLAYFS_MAGIC
 

@@ -32,12 +32,13 @@ class PatternFindings:
     """The files and errors that one scan of a source's glob patterns found.
 
     Attributes:
-        files: Status of each matching regular file, by path. Symbolic links are followed.
-        problems: The error of each path that could not be scanned, by path.
+        files: Maps the path of each matching regular file to its status. Symbolic links are
+            followed.
+        problems: Maps each path that could not be scanned to its error.
         compressed: Matching paths with the suffix of a compressed file.
         folders: Folders that were listed, or in which a file was looked up by name.
-        unsettled: Whether a folder changed during the scan, so that a file may have been missed.
-            Scan again if it is set.
+        unsettled: Whether a folder changed during the scan, so that a file may have been missed. If
+            True, scan again.
     """
 
     files: dict[str, os.stat_result] = dataclasses.field(
@@ -68,12 +69,12 @@ class PathPattern:
         self._parts = [part for part in pattern.split("/") if part]
 
     def add_matches(self, findings: PatternFindings) -> None:
-        """Scan the file system for files that match the pattern, and add them to `findings`.
+        """Find the files that match the pattern, and add them to `findings`.
 
-        Errors of the file system are added to `findings.problems` and not raised.
+        File system errors are added to `findings.problems`. They are not raised.
 
         Args:
-            findings: Result of the current scan, which is extended.
+            findings: Result of the current scan, to which files and errors are added.
         """
         self._descend("", 0, findings, literal=True)
 
@@ -145,15 +146,15 @@ class PathPattern:
 
 
 def scan_patterns(patterns: list[PathPattern]) -> PatternFindings:
-    """Return the files that match at least one of the patterns, and the errors of this scan.
+    """Find the files that match at least one of the given patterns.
 
-    Errors of the file system are part of the result and not raised.
+    File system errors are part of the result. They are not raised.
 
     Args:
         patterns: Patterns of one source.
 
     Returns:
-        The result. Its `files` are empty if no file matches.
+        The files and errors that were found. `files` is empty if no file matches.
     """
     findings = PatternFindings()
     for pattern in patterns:
@@ -171,13 +172,13 @@ def _name_missing(folder: str, findings: PatternFindings) -> None:
 def list_folder(folder: str, findings: PatternFindings) -> Iterator[os.DirEntry[str]]:
     """Yield the entries of a folder, and record the folder and its errors in `findings`.
 
-    A folder that does not exist has no entries. If the folder cannot be listed for another reason,
-    nothing is yielded and the error is added to `findings.problems`. If the folder changed while it
-    was listed, `findings.unsettled` is set.
+    Nothing is yielded if the folder does not exist. If it cannot be listed for another reason, the
+    error is added to `findings.problems`. If the folder changes while it is listed,
+    `findings.unsettled` is set to True.
 
     Args:
         folder: Path of the folder.
-        findings: Result of the current scan, which is extended.
+        findings: Result of the current scan, which is updated.
     """
     findings.folders.add(folder)
     try:
@@ -195,14 +196,15 @@ def list_folder(folder: str, findings: PatternFindings) -> Iterator[os.DirEntry[
 
 
 def check_mounted(folder: str, device: int) -> None:
-    """Check that the file system of a folder is mounted, by its device number.
+    """Check that the file system of an empty folder is mounted.
 
-    Use it when a file is not found in an empty folder: if the file system is not mounted, the file
-    was not deleted. A folder that does not exist is accepted.
+    Call this function if a file is not found in an empty folder. If the folder has another device
+    number than the file, the file system is not mounted, and the file was not deleted. A folder
+    that does not exist is accepted.
 
     Args:
         folder: Path of the empty folder.
-        device: Device number of the file that is not found.
+        device: Device number of the missing file.
 
     Raises:
         OSError: The device number of the folder differs (ENXIO), or stat(2) failed.
@@ -236,7 +238,7 @@ def _matcher(part: str) -> Callable[[str], bool]:
 def matches_any_glob(path: str, globs: Sequence[str]) -> bool:
     """Return whether an absolute path matches at least one glob pattern.
 
-    A pattern without a slash is compared with the file name only, in any folder.
+    A pattern without a slash is matched against the file name only.
 
     Args:
         path: Absolute path of a file.

@@ -26,8 +26,8 @@ _BLOCK_BYTES: Final = 1 << 16
 class RemainderStage(enum.Enum):
     """Stage of the search for the remainder of a file.
 
-    The remainder is the unread content of a file that vanished or was truncated, if another file
-    contains it.
+    The remainder is the unread content of a vanished or truncated file. Another file may contain
+    it.
 
     Attributes:
         LOOKING: Candidate files are being compared.
@@ -43,15 +43,15 @@ class RemainderStage(enum.Enum):
 
 
 class KnownContent(NamedTuple):
-    """First bytes, read position and size of the content of a vanished or truncated file.
+    """Known properties of the content of a vanished or truncated file.
 
     Candidate files are compared with these values.
 
     Attributes:
         head: First bytes of the content.
         offset: Offset up to which the content was read.
-        anchor: The bytes just before that offset.
-        high: Largest content size observed, in bytes.
+        anchor: The bytes just before `offset`.
+        high: Largest observed size of the content, in bytes.
     """
 
     head: bytes
@@ -61,14 +61,14 @@ class KnownContent(NamedTuple):
 
 
 class CandidateContent(NamedTuple):
-    """Size and completeness of a candidate file whose content matches.
+    """Size and completeness of the content of a matching candidate file.
 
     Attributes:
-        readable: Number of bytes that can be read from the candidate; `NOTHING` (-1) if it is
-            damaged or could not be compared completely.
-        flaw: Why the content is incomplete; empty if it is complete.
-        grows: Whether the candidate ends before its compressed content does, so that a program may
-            still be writing it.
+        readable: Size of the readable content in bytes; `NOTHING` (-1) if the file is damaged or
+            could not be compared completely.
+        flaw: Reason why the content is incomplete; empty if it is complete.
+        grows: Whether the compressed data ends prematurely. A program may still be writing the
+            file.
     """
 
     readable: int
@@ -82,17 +82,17 @@ NOTHING: Final = -1
 def compare_content(
     plain: DecompressedReader, known: KnownContent, pause: Callable[[], object]
 ) -> CandidateContent | None:
-    """Decompress a candidate file to its end and compare it with the content of a lost file.
+    """Decompress a candidate file and compare it with the known content of another file.
 
     Args:
-        plain: Reader of the candidate, at its start. The caller closes it.
-        known: First bytes, read position and size of the content that is searched for.
-        pause: Called after each block. It may raise an exception to stop the comparison.
+        plain: Reader at the start of the candidate. The caller closes it.
+        known: First bytes, read position and size of the other file.
+        pause: Function that is called after each block. It may raise an exception to stop the
+            comparison.
 
     Returns:
-        Size and completeness of the candidate's content, or None if the content differs. A
-        candidate that is damaged, or that ends before it could be compared, is returned with
-        `readable` -1 and the reason in `flaw`.
+        Size and completeness of the candidate's content, or None if the content differs. If damage
+        or a premature end prevents the comparison, `readable` is -1 and `flaw` states the reason.
 
     Raises:
         OSError: The candidate cannot be read.
@@ -187,31 +187,31 @@ class PlainFileReader:
 
 
 class RemainderSearch:
-    """A search for the unread content of a vanished or truncated file, and the result.
+    """State of the search for the unread content of a vanished or truncated file.
 
-    This content, the remainder, may be in another file, such as a compressed copy. The object
-    stores the state of the search; `ContentMatcher.match` compares the files. Only the worker
-    thread to which the file is assigned changes `stage`; the scanning thread may read it.
+    This content is called the remainder. Another file may contain it, such as a compressed copy.
+    `ContentMatcher.match` compares the files. Only the worker thread to which the file is assigned
+    changes `stage`; the scanning thread may read it.
 
     Attributes:
-        candidates: Inode of each file that may contain the remainder, by path.
+        candidates: Maps the path of each file that may contain the remainder to its inode.
         truncated_at: Size of the content before a truncation, in bytes; None if the file vanished.
         head: First bytes of the content before a truncation; empty if the file vanished.
         stage: Stage of the search.
         found_in: Path of the file that contains the remainder; empty until it is found.
-        flaw: Why the remainder is incomplete or was not found; empty if there is no such problem.
+        flaw: Reason why the remainder is incomplete or was not found; otherwise empty.
     """
 
     def __init__(
         self, candidates: Mapping[str, int], *, truncated_at: int | None = None, head: bytes = b""
     ) -> None:
-        """Create a search among candidate files.
+        """Create a search in candidate files.
 
         Args:
-            candidates: Compressed files and copies: inode by path, most likely first. The inode
-                detects that a rotation gave the path to another file.
-            truncated_at: Size of the content before the truncation, if the file was truncated.
-            head: First bytes of the content before the truncation, if the file was truncated.
+            candidates: Maps the path of each compressed file or copy to its inode, most likely
+                match first. If the inode at a path changes, another file was renamed to it.
+            truncated_at: Size in bytes before the truncation; None if the file vanished.
+            head: First bytes before the truncation; empty if the file vanished.
         """
         self.candidates = candidates
         self.truncated_at = truncated_at
@@ -242,11 +242,11 @@ class RemainderSearch:
     ) -> None:
         """Start reading the remainder from the file that contains it.
 
-        The stage becomes READING. A reader that was in use is closed.
+        Sets the stage to READING. The previous reader, if any, is closed.
 
         Args:
             found_in: Path of the file that contains the remainder.
-            plain: Reader of this file. This object closes it.
+            plain: Reader of this file. The search takes ownership and closes it.
             content: Size and completeness of the content.
             start: Offset of the first byte that the reader returns.
         """
@@ -262,28 +262,30 @@ class RemainderSearch:
 
         Args:
             stage: The new stage.
-            flaw: Why the remainder is incomplete or was not found. If empty, the earlier value is
-                kept.
+            flaw: Reason why the remainder is incomplete or was not found. If empty, the previous
+                value is kept.
         """
         self.flaw = flaw or self.flaw
         self.close()
         self.stage = stage
 
     def read_at(self, offset: int, count: int, pause: Callable[[], object]) -> bytes:
-        """Return bytes of the remainder from an offset. Call it only in the stage READING.
+        """Read bytes of the remainder. Call this method only in the stage READING.
 
-        The bytes are read forward and buffered until `forget_before` releases them.
+        Reading is forward only. The bytes from `offset` on are buffered, so that they can be read
+        again.
 
         Args:
             offset: Offset of the first byte. It must not be lower than in an earlier call.
             count: Number of bytes.
-            pause: Called after each block. It may raise an exception to stop reading.
+            pause: Function that is called after each block. It may raise an exception to stop
+                reading.
 
         Returns:
             The bytes. Fewer than `count` are returned only at the end of the content.
 
         Raises:
-            OSError: The file was changed after it was compared, or cannot be read.
+            OSError: The file changed after it was compared, or cannot be read.
         """
         assert self._plain is not None and offset >= self._start, "it is read forward only"
         end = min(offset + count, self._readable)
@@ -302,7 +304,7 @@ class RemainderSearch:
         return self._window[offset - self._start : max(offset, end) - self._start]
 
     def forget_before(self, offset: int) -> None:
-        """Release the buffered bytes before an offset, to free memory.
+        """Release the buffered bytes before an offset to free memory.
 
         Args:
             offset: Offset of the first byte that may still be read.

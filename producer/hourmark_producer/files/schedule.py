@@ -15,12 +15,12 @@ from hourmark_producer.files.tracked_file import TrackedFile
 class Schedule:
     """A queue of files that have unread or unsent bytes, shared by a fixed number of workers.
 
-    Each file is assigned to at most one worker at a time. A file is idle, ready, busy (assigned to
-    a worker) or waiting for a given time. If a busy file is added, it becomes ready again after its
-    current step. Thread-safe.
+    Each file is assigned to at most one worker at a time. A file is either idle, ready, busy
+    (assigned to a worker), or waiting for a given time. If a busy file is added, it becomes ready
+    again after its current step. Thread-safe.
 
     Args:
-        clock: Clock of this host, which determines when waiting files become ready.
+        clock: Clock of this host. It determines when waiting files become ready.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -43,15 +43,13 @@ class Schedule:
         waiting does not change.
 
         Args:
-            file: The file, which has work to do.
+            file: A file with unread or unsent bytes.
         """
         with self._changed:
             self._add(file)
 
     def add_later(self, file: TrackedFile, at_s: float) -> None:
-        """Schedule a file to be added to the queue at a given time, with the same effect as `add`.
-
-        The method returns immediately.
+        """Schedule a call of `add` for a file at a given time, and return immediately.
 
         Args:
             file: The file, in any state.
@@ -104,14 +102,14 @@ class Schedule:
         The caller must end the step of each file with `finish_step` or `retry`.
 
         Args:
-            fits: Function that returns whether to take a file. The first file for which it returns
-                False ends the selection.
-            count_max: Maximum number of files.
-            workers: Number of workers that share the queue. At most the number of ready files
-                divided by this number is taken.
+            fits: Function that returns whether to take a file. The selection ends at the first file
+                for which it returns False.
+            count_max: Maximum number of files to take.
+            workers: Number of workers that share the queue. A worker takes at most its share, which
+                is the number of ready files divided by this number.
 
         Returns:
-            The files, in queue order; possibly none.
+            The files, in queue order; empty if there is none to take.
         """
         with self._changed:
             taken = list[TrackedFile]()
@@ -128,8 +126,7 @@ class Schedule:
 
         Args:
             file: The file.
-            more: Whether the file needs another step. It is then queued after all files that are
-                ready now.
+            more: Whether the file needs another step. If so, it is appended to the queue.
         """
         with self._changed:
             self._busy.discard(file)
@@ -167,11 +164,11 @@ class Schedule:
             return file not in self._held
 
     def run_unless_busy(self, file: TrackedFile, action: Callable[[], object]) -> bool:
-        """Call a function if no worker has the file, for example to close the file safely.
+        """Call a function unless a worker has the file, for example to close the file safely.
 
         Args:
             file: The file.
-            action: Function to call. Workers cannot take files during the call.
+            action: Function to call. No worker can take a file during the call.
 
         Returns:
             True if the function was called, False if a worker has the file.
@@ -183,13 +180,13 @@ class Schedule:
             return True
 
     def scheduled_files(self, *, forget: bool = False) -> set[TrackedFile]:
-        """Return all files that are not idle, and all files that were added since the last reset.
+        """Return all files that are not idle, and all files added since the last reset.
 
         Args:
-            forget: Whether to reset the record of added files after this call.
+            forget: Whether to reset the record of added files.
 
         Returns:
-            A new set.
+            A new set; empty if there are no such files.
         """
         with self._changed:
             touched = self._touched | self._held
@@ -198,7 +195,7 @@ class Schedule:
             return touched
 
     def close(self) -> None:
-        """Close the queue permanently. All current and later calls of `take` return None."""
+        """Close the queue permanently. Pending and later calls of `take` return None."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 
 class FileLocation(NamedTuple):
-    """The paths of a tracked file, and the source that it belongs to.
+    """The paths of a tracked file, and the source to which it belongs.
 
     A source is a named group of log files in the configuration.
 
     Attributes:
         source: Name of the source.
-        path: Path under which the file was first found. Every byte range that is sent from the file
-            carries this path, also after a rename.
-        seen_at: Path under which the file was last found.
+        path: Path at which the file was first found. All byte ranges that are sent from the file
+            carry this path, even after a rename.
+        seen_at: Path at which the file was last found.
         missing: Whether the file can no longer be found. If it is found again, reading continues at
             the saved position.
     """
@@ -78,9 +78,9 @@ class FilePosition:
 
     @property
     def is_identifying(self) -> bool:
-        """Whether the fingerprints are long enough to identify the content in another file.
+        """Whether the fingerprints are sufficient to identify the content in another file.
 
-        False also if all known lines are equal, because such content proves nothing.
+        False if they are too short, or if all known lines are equal.
         """
         return (
             self.offset >= IDENTIFYING_BYTES
@@ -114,8 +114,8 @@ class SpooledRange(NamedTuple):
 class FileProgress:
     """An immutable snapshot of how far a file was read and acknowledged.
 
-    A sender thread examines a file before it reads from it, to find out whether the file grew or
-    was truncated since the previous examination.
+    Before a sender thread reads from a file, it examines the file: it checks whether the file grew
+    or was truncated.
 
     Attributes:
         position: Position of the next byte to read from the file.
@@ -123,7 +123,7 @@ class FileProgress:
             acknowledges them. The ranges of each generation are in file order.
         quiet_to: Offset up to which the bytes after `position` are known to contain no line end.
         examined_scan: Value of `TrackedFile.due` at the latest examination; -1 if there was none.
-            If it is lower than the current value, a later scan detected a change that was not
+            If the current value is higher, a later scan detected a change that has not been
             examined yet.
         examined_at_s: Time of the latest examination in monotonic seconds; -1 if there was none in
             this run.
@@ -144,9 +144,9 @@ class FileProgress:
 
     @property
     def is_untouched(self) -> bool:
-        """Whether nothing was ever read from the file, and no sender has examined it in this run.
+        """Whether the file has never been read, and no sender has examined it in this run.
 
-        A sender examines a file for growth and truncation before it reads from it.
+        A sender examines a file for growth and truncation before it reads from the file.
         """
         return (
             self.examined_at_s < 0
@@ -156,13 +156,13 @@ class FileProgress:
 
 
 class Fingerprints(NamedTuple):
-    """First bytes of an open file, and a check of its read position, to detect replaced content.
+    """Properties of an open file that show whether its content was replaced.
 
-    To detect truncation as well, read the file size after the fingerprints, not before.
+    To detect truncation as well, read the file size after the fingerprints.
 
     Attributes:
         head: First bytes of the content.
-        anchored: Whether the bytes before the read position are unchanged.
+        anchored: Whether the bytes just before the read position are unchanged.
     """
 
     head: bytes
@@ -170,15 +170,16 @@ class Fingerprints(NamedTuple):
 
 
 class FileAccount(NamedTuple):
-    """The sizes and truncations of a file that scans observed since its latest examination.
+    """Sizes and truncations of a file that scans observed since its latest examination.
 
-    A sender thread examines a file before it reads from it. The account is saved in the checkpoint,
-    so that bytes that were destroyed in the meantime are counted as lost even after a restart.
+    A sender thread examines a file before it reads from the file. The account is saved in the
+    checkpoint. Bytes that are destroyed meanwhile are therefore counted as lost even after a
+    restart.
 
     Attributes:
         high: Largest content size since the latest truncation, in bytes.
-        shrinks: Truncations and replacements of the content, in order of time; empty if the content
-            only grew.
+        shrinks: Truncations and replacements of the content, in chronological order; empty if the
+            content only grew.
         head: First bytes of the content at the latest scan.
     """
 
@@ -189,12 +190,11 @@ class FileAccount(NamedTuple):
     def after_scan(
         self, size: int, found: Fingerprints | None, position: FilePosition
     ) -> FileAccount:
-        """Return the account that includes one more scan. The current account does not change.
+        """Return an account that also includes the given scan. This account does not change.
 
         Args:
             size: Content size that the scan observed, in bytes.
-            found: First bytes of the file and the check of its read position; None if the scan did
-                not open the file.
+            found: Fingerprints that the scan read; None if it did not open the file.
             position: Position up to which the file was read at its latest examination.
 
         Returns:
@@ -218,16 +218,15 @@ class FileAccount(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FileObservation:
-    """The size and modification time of a file at the latest scan, and earlier changes.
+    """Size and modification time of a file at the latest scan, and earlier changes.
 
     Attributes:
         size: Size of the content in bytes, without trailing NUL bytes; -1 if never observed.
         mtime_ns: Modification time in Unix nanoseconds; -1 if never observed.
         account: Sizes and truncations that scans observed since a sender thread last examined the
-            file, which it does before it reads from the file.
-        base_s: Time of the examination after which `account` began: the value of
-            `FileProgress.examined_at_s` at that time. If the file was examined again since then,
-            `account` is outdated.
+            file. A sender examines a file before it reads from the file.
+        base_s: Value of `FileProgress.examined_at_s` when `account` began. If the current value
+            differs, the file was examined again, and `account` is outdated.
         allocated: Size of the file in bytes, including trailing NUL bytes; -1 if never observed.
     """
 
@@ -245,8 +244,7 @@ class FileObservation:
             progress: Progress of the file, which records its latest examination.
 
         Returns:
-            The account. If this observation is older than that examination, an account without
-            truncations.
+            The account. It has no truncations if this observation is older than that examination.
         """
         if self.base_s == progress.examined_at_s:
             return self.account
@@ -260,19 +258,18 @@ class FileObservation:
         found: Fingerprints | None,
         size: int | None = None,
     ) -> FileObservation:
-        """Return the observation that includes one more scan. The current one does not change.
+        """Return an observation that also includes the given scan. This object does not change.
 
         Args:
             status: Result of `os.stat` or `os.fstat`.
             at_s: Time at which the scan of this file began, in monotonic seconds.
             progress: Progress of the file, which records its latest examination.
-            found: First bytes of the file and the check of its read position; None if the scan did
-                not open the file.
+            found: Fingerprints that the scan read; None if it did not open the file.
             size: Content size in bytes without trailing NUL bytes; None if the scan did not open
                 the file.
 
         Returns:
-            A new observation, whose account includes a truncation that this scan detected.
+            A new observation. If the scan detected a truncation, its account contains it.
         """
         account = self.account_since(progress)
         if size is None:
@@ -293,16 +290,16 @@ class FileObservation:
     def ends_with_nuls(self) -> bool:
         """Whether the file ends with NUL bytes because its writer preallocated it.
 
-        If lines replace the NUL bytes, the file size does not change, and the modification time may
-        not change either. Such a file must be read to detect changes.
+        When lines replace the NUL bytes, the file size does not change, and the modification time
+        may stay the same. To detect changes, read the file.
         """
         return self.allocated > self.size
 
     @property
     def stamp(self) -> tuple[int, int]:
-        """Size in bytes and modification time in nanoseconds, to detect changes.
+        """Size in bytes and modification time in nanoseconds, used to detect changes.
 
-        A write that replaces trailing NUL bytes may change neither of them.
+        A write that replaces trailing NUL bytes may change neither value.
         """
         return self.allocated, self.mtime_ns
 
@@ -312,16 +309,17 @@ NEVER = FileObservation(size=-1, mtime_ns=-1, account=FileAccount(0), base_s=-2.
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierGenerations:
-    """How far a file was read before each of its truncations, to recognize copies of that content.
+    """How far a file was read before each of its truncations.
 
-    The content of a file between two truncations is called a generation.
+    The positions are used to recognize copies of the truncated content. The content of a file
+    between two truncations is called a generation.
 
     Attributes:
         latest: Position up to which the previous generation was read; None if there is none.
         older: Positions up to which earlier generations were read, oldest first. Their `anchor` may
             be missing.
-        kept: A pair: the number of a generation that began with a truncation, and the number of
-            bytes at the start of the file that this truncation left and that had been read before.
+        kept: A pair of a generation number and a byte count. The count is the number of bytes at
+            the start of this generation that were read before the truncation.
     """
 
     latest: FilePosition | None = None
@@ -330,7 +328,7 @@ class EarlierGenerations:
 
     @property
     def positions(self) -> tuple[FilePosition, ...]:
-        """All positions: the latest one first, then the others beginning with the oldest.
+        """All positions: first the latest one, then the others from oldest to newest.
 
         Empty if there are none.
         """
@@ -339,7 +337,7 @@ class EarlierGenerations:
     def with_ended_generation(self, position: FilePosition, older_max: int) -> EarlierGenerations:
         """Return a copy that also contains the position before the latest truncation.
 
-        If a position before this truncation was added already, it is replaced.
+        If a position of the same generation was already added, it is replaced.
 
         Args:
             position: Position up to which the file was read before the truncation. It becomes
@@ -354,9 +352,10 @@ class EarlierGenerations:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class SenderState:
-    """The state of sending one file, used only by the sender thread that has the file.
+    """The state of sending one file.
 
-    It is not saved. Each run of the tailer starts with the defaults.
+    Only the sender thread to which the file is assigned uses it. It is not saved: each run of the
+    tailer starts with the defaults.
 
     Attributes:
         failures: Number of consecutive failures to read or send the file; determines the retry
@@ -366,7 +365,7 @@ class SenderState:
         flush_at_s: Time in monotonic seconds at which an incomplete last record is sent anyway;
             None if there is no such record.
         nuls: The latest NUL bytes found in the file, which the writer may replace with text:
-            generation of the file, content size in bytes, and time of the finding in monotonic
+            generation of the file, content size in bytes, and time of detection in monotonic
             seconds.
         counted_from: Number of completed scans when lost bytes were first detected. They are
             counted as lost some scans later, unless a copy of the file is found. None if no lost
@@ -449,8 +448,7 @@ class TrackedFile:
     def kept_to(self) -> int:
         """Offset up to which the file still contains bytes that were read before its truncation.
 
-        0 if the latest truncation left no such bytes. They do not count as lost if they are
-        truncated again.
+        0 if there are no such bytes. They do not count as lost if the file is truncated again.
         """
         generation, kept_to = self.earlier.kept
         return kept_to if generation == self.progress.position.generation else 0
@@ -459,8 +457,8 @@ class TrackedFile:
     def names(self) -> frozenset[str]:
         """All known absolute paths of the file.
 
-        They are the path at which it was first found, the path at which it was last found, the path
-        to which a symbolic link resolves, and the paths of other links.
+        These are the first and the latest path, the target of a symbolic link, and the paths of
+        other links.
         """
         return frozenset(
             filter(None, (self.place.path, self.place.seen_at, self.target, *self.other_names))
@@ -473,9 +471,9 @@ class TrackedFile:
 
     @property
     def never_had_content(self) -> bool:
-        """Whether the file was empty at every scan and nothing was read from it.
+        """Whether the file was empty at every scan, and nothing was read from it.
 
-        Such a file cannot be recognized by its content, only by its name.
+        Such a file can be recognized only by its name.
         """
         progress = self.progress  # one consistent moment
         account = self.observed.account_since(progress)
@@ -511,8 +509,8 @@ class TrackedFile:
     def is_up_to_date(self) -> bool:
         """Whether the file is present and unchanged, and a service acknowledged all of its content.
 
-        False also if the file ends with an unterminated line or with NUL bytes, or if unread
-        content of it is being searched for.
+        Also False if the file ends with an unterminated line or with NUL bytes, or while its unread
+        content is being searched for in other files.
         """
         progress, size = self.progress, self.observed.size  # one consistent moment
         position = progress.position
@@ -533,10 +531,9 @@ class TrackedFile:
 
     @property
     def pending_bytes(self) -> int:
-        """Number of bytes that are not acknowledged, including an unterminated last line.
+        """Number of unacknowledged bytes, including an unterminated last line.
 
-        If the file is missing or nothing more is read from it, only the ranges count that were
-        stored for sending.
+        If the file is missing or no longer read, only the bytes stored for sending are counted.
         """
         progress = self.progress
         seen = (
@@ -575,8 +572,8 @@ _OTHER_NAMES_MAX: Final = 8  # the latest: backups by hard link have a new name 
 class TrackedFiles:
     """The collection of all tracked files, indexed by id, identity and name.
 
-    Only the scanning thread modifies it. Iteration yields a copy of the current files, so that
-    files may be added or removed meanwhile.
+    Only the scanning thread modifies it. Iteration uses a snapshot, so files may be added or
+    removed meanwhile.
 
     Args:
         files: Files to track from the start, usually those in the checkpoint.
@@ -588,8 +585,8 @@ class TrackedFiles:
     """
 
     def __init__(self, files: Iterable[TrackedFile]) -> None:
-        self.looks = 0  # at everything, that are over
-        self.packed = set[TrackedFile]()  # that are read in archives, or looked into there
+        self.looks = 0
+        self.packed = set[TrackedFile]()
         self._by_id: dict[str, TrackedFile] = {}
         self._by_inode: _Index = {}
         self._by_birth: _Index = {}
@@ -607,8 +604,8 @@ class TrackedFiles:
         """Start tracking a file: add it to the collection and to all indexes.
 
         Args:
-            file: The file. If it is retired, so that nothing more is read from it, it is added to
-                the id index only.
+            file: The file. A retired file, from which nothing more is read, is added only to the id
+                index.
         """
         self._by_id[file.file_id] = file
         if file.is_compressed:
@@ -618,10 +615,10 @@ class TrackedFiles:
             self._index(file)
 
     def has(self, file_id: str) -> bool:
-        """Return whether a file with this id is tracked, even if nothing more is read from it.
+        """Return whether a file with this id is in the collection.
 
         Args:
-            file_id: Id of the file, as its ranges carry it.
+            file_id: Id of the file, as in its byte ranges.
         """
         return file_id in self._by_id
 
@@ -652,10 +649,10 @@ class TrackedFiles:
         self._by_name.setdefault(path, []).append(file)
 
     def retire(self, file: TrackedFile) -> None:
-        """Close a file from which nothing more will be read, and remove it from the name indexes.
+        """Close a file from which nothing more will be read, and remove it from the indexes.
 
-        The file stays in the collection until `remove`, because a service may not have acknowledged
-        all of its ranges.
+        The file stays in the collection until `remove` is called, because some of its ranges may be
+        unacknowledged.
 
         Args:
             file: A tracked file.
@@ -699,8 +696,8 @@ class TrackedFiles:
     def is_displaced(self, file: TrackedFile) -> bool:
         """Return whether the inode of a file no longer belongs to this file.
 
-        This is the case if the file was deleted and another tracked file has its inode, or if the
-        file is retired, which means that nothing more is read from it.
+        True if the file was deleted and another tracked file has its inode. Also True if the file
+        is retired, because nothing more is read from it.
 
         Args:
             file: A tracked file.
@@ -710,9 +707,9 @@ class TrackedFiles:
     def match(self, identity: FileIdentity) -> TrackedFile | None:
         """Return the tracked file that has a given identity.
 
-        Files with the same device and inode match unless both birth times are known and differ. A
-        file that is not open also matches by inode and birth time alone, because the device number
-        may change when the machine restarts.
+        Files with the same device and inode match, unless both birth times are known and differ. A
+        closed file also matches by inode and birth time alone, because the device number may change
+        when the machine restarts.
 
         Args:
             identity: Identity of an open file, from `identify`.
@@ -766,10 +763,10 @@ class ScanResult:
 
     Attributes:
         complete: Names of the sources that were scanned completely.
-        problems: The error of each path that could not be scanned, by source and path.
+        problems: Maps each source to the errors of its scan, by path.
         folders: Folders that were listed, or in which a file was looked up by name.
-        active_files: Files that may have unread or unacknowledged bytes: those for which
-            `TrackedFile.is_up_to_date` is False.
+        active_files: Files that may have unread or unacknowledged bytes, and files that the scan
+            did not find.
     """
 
     complete: set[str] = dataclasses.field(default_factory=set)
@@ -783,8 +780,7 @@ class ScanResult:
         """Return the errors of all sources in one dict.
 
         Returns:
-            The error of each path that could not be scanned, by path; empty if there were no
-            errors.
+            Maps each path that could not be scanned to its error. Empty if there were no errors.
         """
         return {
             path: problem

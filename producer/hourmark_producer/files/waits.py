@@ -1,8 +1,8 @@
-"""How long the tailer waits before it decides about a file, and the exception for "not yet".
+"""How long the tailer waits before it makes decisions about a file, and the exception `RetryLater`.
 
-Durations are in seconds (`_S`). A number of scans (`_SCANS`) times `tailer.scan_seconds` is the
-shortest delay: the pace of scans slows down with many files. A module uses them as `waits.NAME`, so
-that a test can shorten one in one place.
+Durations are in seconds (`_S`). Other delays are numbers of scans (`_SCANS`). Multiplied by
+`tailer.scan_seconds`, they are minimum delays, because scans are less frequent with many files.
+Modules use the constants as `waits.NAME`, so that a test can shorten one in one place.
 """
 
 from __future__ import annotations
@@ -37,13 +37,11 @@ FORGET_EVERY_S: Final = 60.0
 
 
 class RetryLater(OSError):
-    """Raised when a step of a file cannot be completed yet.
-
-    The sender repeats the step after a pause.
+    """Raised when the processing of a file must be postponed. The sender retries after a pause.
 
     Attributes:
         is_expected: Whether the wait is part of normal operation, for example while a copy is being
-            made. Such a wait is logged at INFO, any other at WARNING.
+            written. An expected wait is logged at level INFO, any other at WARNING.
     """
 
     def __init__(self, message: str, *, is_expected: bool = False) -> None:

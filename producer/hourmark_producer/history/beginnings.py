@@ -37,17 +37,17 @@ _LOG = logging.getLogger(__name__)
 
 
 def check_source(source: TailedSource, where: str) -> None:
-    """Validate the settings `exclude` and `read_from` of a configured log source.
+    """Validate the `exclude` and `read_from` settings of a log source.
 
-    Call it when the configuration is loaded. It returns nothing if both settings are valid.
+    Call this function when the configuration is loaded.
 
     Args:
         source: Configuration of the source.
         where: Name of the configuration group. Error messages begin with it.
 
     Raises:
-        ConfigError: A value is not allowed. The message names the setting and the value; correct it
-            in the configuration file.
+        ConfigError: A value is invalid. The message names the setting and the value. Correct it in
+            the configuration file.
     """
     for glob in source.exclude:
         if not glob or ("/" in glob and not glob.startswith("/")):
@@ -68,21 +68,21 @@ def check_source(source: TailedSource, where: str) -> None:
 
 
 class StartPositions:
-    """Decides at which offset reading of a new file begins and which files are excluded.
+    """Determines which new files are read, and at which offset reading begins.
 
-    It applies the settings `read_from`, `exclude` and `ignore_older_seconds` of all sources. Only
-    the scanning thread uses it. For each source, call `record_scan`, then decide about its new
-    files, then commit the statements from `changes_for` and call `record_commit`.
+    Applies the settings `read_from`, `exclude` and `ignore_older_seconds` of all sources. For each
+    source, first call `record_scan`. Then handle its new files, commit the statements from
+    `changes_for`, and call `record_commit`. Not thread-safe.
     """
 
     def __init__(self, sources: Sequence[TailedSource], begun: Iterable[str], clock: Clock) -> None:
-        """Read the settings of all sources that determine where reading begins.
+        """Initialize with the settings of all sources.
 
         Args:
             sources: Configurations of the sources.
-            begun: Names of the sources that an earlier run of the tailer scanned. Their new files
-                are read from the start.
-            clock: Clock of this host, which determines the age of files.
+            begun: Names of the sources that an earlier run of the tailer scanned. New files in
+                these sources are read from the start.
+            clock: Clock of this host, used to determine the age of files.
         """
         self._sources = {source.name: source for source in sources}
         self._begun = set(begun)
@@ -92,18 +92,18 @@ class StartPositions:
         self._clock = clock
 
     def begin_scan(self) -> None:
-        """Record that a new scan of all sources begins.
+        """Begin a new scan of all sources.
 
-        The setting `read_from` applies only to files that the first scan of a source finds. From
-        this call on, it no longer applies to the sources that `record_commit` recorded as scanned.
-        If a source is listed several times between two calls, all listings belong to one scan.
+        The setting `read_from` applies only to files that the first scan of a source finds. After
+        this call, it no longer applies to sources that `record_commit` recorded as scanned. All
+        calls of `record_scan` until the next call of this method belong to the same scan.
         """
         self._begun |= self._written
 
     def record_scan(self, source: str, findings: PatternFindings) -> None:
         """Record the files that a scan of one source found.
 
-        Later calls of `changes_for` and `record_commit` refer to this source.
+        The next calls of `changes_for` and `record_commit` refer to this source.
 
         Args:
             source: Name of the source.
@@ -116,7 +116,7 @@ class StartPositions:
             }
 
     def should_exclude(self, source: str, path: str, status: os.stat_result) -> bool:
-        """Return whether the settings of a source exclude a file that is not tracked yet.
+        """Return whether a source is configured to exclude an untracked file.
 
         A file is excluded if a pattern in `exclude` matches its path, or if it was last modified
         more than `ignore_older_seconds` seconds ago.
@@ -161,7 +161,7 @@ class StartPositions:
     def is_known_excluded(self, source: str, path: str, status: os.stat_result) -> bool:
         """Return whether a file was recorded as excluded and the settings still exclude it.
 
-        Use it to skip a file without opening it.
+        Call this method to skip a file without opening it.
 
         Args:
             source: Name of the source.
@@ -169,8 +169,8 @@ class StartPositions:
             status: Result of `os.stat` for the file.
 
         Returns:
-            False if `record_excluded` was not called for this path, or if the path now leads to
-            another file.
+            False if `record_excluded` was not called for this path, or if another file now has
+            this path.
         """
         inode = self._left_out.get(source, {}).get(path)
         return inode == (status.st_dev, status.st_ino) and self.should_exclude(source, path, status)
@@ -181,10 +181,10 @@ class StartPositions:
         Args:
             source: Name of the source, whose setting `read_from` applies.
             descriptor: File descriptor, open for reading.
-            generation: Generation of the file: how often its content was truncated or replaced.
+            generation: Number of times the file was truncated or replaced.
 
         Returns:
-            The offset of the first byte to read, with the fingerprints of the bytes before it.
+            The offset of the first byte to read, with fingerprints of the bytes before it.
 
         Raises:
             OSError: The file cannot be read.
@@ -202,9 +202,9 @@ class StartPositions:
     def changes_for(self, added: Iterable[TrackedFile]) -> list[Change]:
         """Return the SQL statements to commit to the checkpoint together with new files.
 
-        The checkpoint is the tailer's SQLite database. The statements take effect when they are
-        passed to `Checkpoint.commit`. They save each position that is not at the start of its file,
-        count the bytes before it as skipped, and record that the source was scanned.
+        The checkpoint is the tailer's SQLite database. The statements save the position of each
+        file that is not read from its start, and count the bytes before it as skipped. They also
+        record that the source was scanned. Pass them to `Checkpoint.commit`.
 
         Args:
             added: New files of the source that was passed to the latest `record_scan`.
@@ -226,7 +226,7 @@ class StartPositions:
     def record_commit(self, added: Iterable[TrackedFile]) -> None:
         """Record that new files and the statements from `changes_for` were committed.
 
-        The number of skipped bytes of each file is logged.
+        Logs how many bytes of each file are skipped.
 
         Args:
             added: The files that were passed to `changes_for`.
@@ -245,16 +245,15 @@ class StartPositions:
 def position_after_last_line(descriptor: int, generation: int) -> FilePosition:
     """Return the position after the last complete line of an open file.
 
-    An incomplete last line is therefore read once it is complete. If the file contains no line end,
-    the position is at offset 0.
+    Reading from this position includes an incomplete last line.
 
     Args:
         descriptor: File descriptor, open for reading.
-        generation: Generation of the file: how often its content was truncated or replaced.
+        generation: Number of times the file was truncated or replaced.
 
     Returns:
         The position, with the first bytes of the file and the bytes just before the offset as
-        fingerprints.
+        fingerprints. The offset is 0 if the file contains no line end.
 
     Raises:
         OSError: The file cannot be read.

@@ -1,14 +1,18 @@
-"""Copies that `copytruncate` creates next to a log. Their content was read and is skipped.
+"""Recognition of copies that `copytruncate` creates next to a log file.
 
-A copy is an unread file that meets two conditions. Its name is the current or first name of another
-tracked file with a suffix (`app.log`, `app.log.1`). Its content matches that file: the same head,
-and the same bytes before the offset up to which that file was read, now or before it was truncated;
-or before the copy's own end, if the file was read further since.
+The content of a copy was already read, so it is skipped. A copy is an unread file that meets two
+conditions:
 
-The decision waits until part of the original was read and, unless the original was truncated, until
-neither file is being written, as both may still grow. Lines that are all equal prove nothing: such
-a file is sent again rather than skipped. If the original is gone or has a new generation, the copy
-is read from the offset at which reading of the original stopped.
+- Its name is the current or first name of another tracked file with a suffix (`app.log.1` for
+  `app.log`).
+- Its content matches that file: the same first bytes, and the same bytes before the offset up to
+  which that file was read, now or before it was truncated. If the file has been read further than
+  the end of the copy, the bytes before the end of the copy are compared.
+
+The decision waits until part of the original was read. Unless the original was truncated, it also
+waits until neither file is being written, because both may still grow. A file whose lines are all
+equal cannot be identified, and is sent again. If the original is gone or has a new generation, the
+copy is read from the offset at which reading of the original stopped.
 
 Skipped bytes are saved in the checkpoint, counted and logged.
 """
@@ -43,7 +47,8 @@ class CopyCandidate(NamedTuple):
 
     Attributes:
         size: Size of the content in bytes.
-        read: Function that returns bytes of the content for an offset and a byte count.
+        read: Function that takes an offset and a number of bytes, and returns these bytes of the
+            content.
         is_new: Whether the file was found within the last `waits.COPYING_S` (5) seconds.
         growing: Whether the file was written to within the last `waits.COPYING_S` seconds, so that
             the copy may be incomplete.
@@ -58,14 +63,14 @@ class CopyCandidate(NamedTuple):
 def describe_candidate(
     descriptor: int, now_s: float, found_s_ago: float, changed_s_ago: float
 ) -> CopyCandidate:
-    """Return the size and age of an open uncompressed file, as input for `find_origin`.
+    """Create the input of `find_origin` for an open uncompressed file.
 
     Args:
         descriptor: File descriptor, open for reading.
         now_s: Current time of this host in Unix seconds.
         found_s_ago: Seconds since the file was opened.
-        changed_s_ago: Seconds since a scan detected a change. It replaces the age if the
-            modification time is in the future, for example after the clock was set back.
+        changed_s_ago: Seconds since a scan detected a change. Used if the modification time is in
+            the future, for example because the clock was set back.
 
     Returns:
         The candidate. Its `read` function uses `descriptor`, which must stay open.
@@ -85,13 +90,13 @@ def describe_candidate(
 
 
 class CopyOrigin(NamedTuple):
-    """The tracked file of which another file is a copy.
+    """The original of a copy, and how far the tailer has read the original.
 
     Attributes:
         file: The original file.
-        known: Position in the original up to which the tailer has read it.
-        is_still_read: Whether the tailer will read the bytes after `known` from the original. If
-            False, for example because the original was deleted, they must be read from the copy.
+        known: Position up to which the original was read.
+        is_still_read: Whether the tailer reads the bytes after `known` from the original. If False,
+            for example because the original was deleted, these bytes must be read from the copy.
     """
 
     file: TrackedFile
@@ -102,11 +107,11 @@ class CopyOrigin(NamedTuple):
 def find_origin(
     files: TrackedFiles, file: TrackedFile, candidate: CopyCandidate
 ) -> CopyOrigin | None:
-    """Find the tracked file of which an unread file is a copy.
+    """Find the original of an unread file that may be a copy.
 
-    Files are compared if their names suggest a copy, as in `app.log.1` and `app.log`. A file is a
-    copy if it has the same first bytes and the same bytes before the position up to which the
-    original was read.
+    Files are compared only if their names suggest a copy, such as `app.log.1` and `app.log`. A file
+    is a copy if it has the same first bytes as the original, and also the same bytes before the
+    position up to which the original was read. A shorter file is compared at its own end.
 
     Args:
         files: All tracked files.
@@ -117,8 +122,8 @@ def find_origin(
         The original, or None if the file is not a copy.
 
     Raises:
-        RetryLater: It cannot be decided yet, for example because the copy is still being made. Call
-            again after a pause.
+        RetryLater: The decision is not possible yet, for example because the copy is still being
+            written. Call again after a pause.
         OSError: A file cannot be read.
     """
     size, read, is_new, growing = candidate
@@ -272,10 +277,10 @@ def _is_hardly_known(
 
 
 def awaited_origins(files: TrackedFiles) -> set[TrackedFile]:
-    """Return the tracked files of which an unread file may turn out to be a copy.
+    """Return the tracked files that may be the originals of unread copies.
 
-    Use it before tracking of a file ends: these files must stay tracked until the unread file was
-    compared with them. The selection uses file names only.
+    Do not stop tracking these files until the possible copies have been compared with them. The
+    originals are selected by their names only.
 
     Args:
         files: All tracked files.
@@ -293,18 +298,18 @@ def awaited_origins(files: TrackedFiles) -> set[TrackedFile]:
 
 
 def held_copy_size(files: TrackedFiles, file: TrackedFile) -> int:
-    """Return the size of the largest unread copy that can replace a file if the file is deleted.
+    """Return the size of the largest copy that can replace a deleted or truncated file.
 
-    Such a copy is open and contains all bytes that were read from the original. If the original is
-    deleted or truncated, the tailer continues in the copy at the original's position, so the bytes
-    of the copy are not lost.
+    Such a copy is open and unread, and contains all bytes that were read from the original. The
+    tailer continues in the copy at the position of the original, so the bytes in the copy are not
+    lost.
 
     Args:
         files: All tracked files.
         file: The original.
 
     Returns:
-        Size of the copy in bytes, or 0 if there is no such copy.
+        Size in bytes, or 0 if there is no such copy.
     """
     known, sizes = file.progress.position, [0]
     for other in files if known.is_identifying else ():
@@ -329,7 +334,7 @@ def held_copy_size(files: TrackedFiles, file: TrackedFile) -> int:
 def end_of_lines(descriptor: int) -> int:
     """Return the offset after the last complete line of an open file.
 
-    Only the last 64 KiB of the content are searched. NUL bytes at the end of the file are ignored.
+    Only the last 64 KiB are searched. NUL bytes at the end of the file are ignored.
 
     Args:
         descriptor: File descriptor, open for reading.
@@ -365,14 +370,14 @@ def _namesakes(files: TrackedFiles, file: TrackedFile) -> Iterator[TrackedFile]:
 
 
 def end_of_copy(origin: CopyOrigin, descriptor: int) -> int:
-    """Return the offset up to which a copy is skipped, because its original supplies the bytes.
+    """Return the offset at which reading of a copy begins.
 
-    If the tailer still reads the original, all complete lines of the copy are skipped, and the part
-    that was read from the original. Otherwise, the part is skipped that was read from the original
-    before it was deleted or truncated.
+    The bytes before this offset are skipped, because they are read from the original. If the tailer
+    still reads the original, all complete lines of the copy are skipped. If the original was
+    deleted or truncated, only the bytes that were read before are skipped.
 
     Args:
-        origin: The original.
+        origin: The original, from `find_origin`.
         descriptor: File descriptor of the copy, open for reading.
 
     Returns:

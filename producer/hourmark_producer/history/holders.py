@@ -1,8 +1,8 @@
-"""Comparison of the content that a file lost with files that may hold it.
+"""Comparison of lost content with candidates: files that may contain it.
 
 A candidate must have a related name (`rotated_names`), must not be older than the file, and must
-contain the known head and the bytes before the position. Each candidate holds the remainder of one
-file only: `CandidateComparer` records which file claimed it.
+contain the known first bytes and the bytes before the position. Each candidate is used for one file
+only. `CandidateComparer` reserves it for this file.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from hourmark_producer.files.waits import RetryLater
 class CandidateRenamed(RetryLater):
     """Raised when a candidate file is no longer at its path, usually because it was rotated.
 
-    The caller must list the candidate files again and repeat the search.
+    List the candidate files again, and repeat the search.
     """
 
 
 class ContentHolder(NamedTuple):
-    """A file, compressed or not, that contains the unread content of a vanished or truncated file.
+    """A file that contains the unread content of a vanished or truncated file.
 
     Attributes:
-        path: Path of the compressed file or copy.
-        content: How many bytes of the content it contains, and whether they are complete.
+        path: Path of this file, which is a compressed file or an uncompressed copy.
+        content: Size of the content in this file, and whether it is complete.
     """
 
     path: str
@@ -56,16 +56,16 @@ class ContentHolder(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A reservation of a file whose bytes replace content that another file lost.
+    """Reserves a copy for the file whose lost content is read from it.
 
-    A file loses content if it vanishes or is truncated before it was read. If a copy or a
-    compressed copy contains the content, the tailer reads it there. While the reservation exists,
-    that copy is not used for the content of any third file.
+    A file loses content if it vanishes or is truncated before it is read. The tailer then reads the
+    content from a copy, which may be compressed. A reserved copy is not used for another file that
+    lost content in the same way.
 
     Attributes:
         file_id: Id of the file that lost the content.
-        offset: Offset from which the content is read.
-        of_truncated: True if the file with this id was truncated, False if it vanished.
+        offset: Offset at which reading of the content begins.
+        of_truncated: True if the file was truncated, False if it vanished.
     """
 
     file_id: str
@@ -74,12 +74,12 @@ class Claim(NamedTuple):
 
 
 class OpenedCandidate(NamedTuple):
-    """A candidate file that was opened so that its content can be compared.
+    """A candidate file that is open for comparison.
 
     Attributes:
         plain: Reader of its uncompressed content.
         status: Result of `os.fstat`.
-        claim: The reservation of the candidate for one file; None if it is not reserved.
+        claim: Reservation of the candidate for one file; None if it is not reserved.
     """
 
     plain: DecompressedReader | PlainFileReader
@@ -88,22 +88,21 @@ class OpenedCandidate(NamedTuple):
 
 
 class CandidateRejected(OSError):
-    """Raised when a candidate file cannot contain the unread content that is searched for.
+    """Raised when a candidate file cannot contain the unread content of a given file.
 
-    The caller skips the candidate and continues with the next one.
+    Skip the candidate and continue with the next one.
     """
 
 
 class CandidateComparer:
-    """Compares the unread content of a vanished or truncated file with files that may contain it.
+    """Searches candidate files for the unread content of a vanished or truncated file.
 
-    The candidates are compressed files and copies, such as `app.log.1.gz` for `app.log`.
-    Thread-safe.
+    Candidates are compressed files and copies, such as `app.log.1.gz` for `app.log`. Thread-safe.
 
     Args:
         files: All tracked files.
-        clock: Clock that measures how long candidates have not changed.
-        pause: Called after each block that is read. It may raise an exception to stop the
+        clock: Clock that measures for how long a candidate has not changed.
+        pause: Function that is called after each block. It may raise an exception to stop the
             comparison.
     """
 
@@ -120,16 +119,16 @@ class CandidateComparer:
         Args:
             file: The file that lost content before it was read.
             path: Path of the candidate.
-            known: First bytes, position and size of the lost content.
-            search: The search for the content. It holds the inode that the candidate must have.
+            known: First bytes, read position and size of the lost content.
+            search: The search for the content. It contains the expected inode of the candidate.
 
         Returns:
-            The candidate and how much of the content it contains, or None if it does not match.
+            The candidate and the size of the content in it, or None if it does not match.
 
         Raises:
             CandidateRenamed: The candidate is no longer at this path. List the candidates again.
-            RetryLater: The candidate is still being written, or the result depends on another
-                search that has not ended.
+            RetryLater: The candidate is still being written, or the result depends on a search that
+                is still running. Call again after a pause.
             OSError: The candidate cannot be read.
         """
         try:
@@ -159,20 +158,20 @@ class CandidateComparer:
     def open(
         self, file: TrackedFile, path: str, search: RemainderSearch, *, take: bool = False
     ) -> OpenedCandidate:
-        """Open a candidate file for reading, and reserve it if requested.
+        """Open a candidate file for reading, and optionally reserve it.
 
         Args:
             file: The file that lost content before it was read.
             path: Path of the candidate.
-            search: The search for the content. It holds the inode that the candidate must have.
-            take: Whether to reserve the candidate for `file`, so that no other file uses it.
+            search: The search for the content. It contains the expected inode of the candidate.
+            take: Whether to reserve the candidate for `file`.
 
         Returns:
-            The open candidate. Its reader begins at the start of a compressed file, or at the
-            position of `file` in an uncompressed one. The caller must close the reader.
+            The open candidate. Its reader begins at the start of a compressed file, or at the read
+            position of `file` in an uncompressed file. The caller must close the reader.
 
         Raises:
-            FileNotFoundError: There is no file at this path, or one with another inode.
+            FileNotFoundError: The path does not exist, or its inode differs from the expected one.
             CandidateRejected: The candidate is not a regular file, was created before `file`, is
                 `file` itself, or is reserved for another file.
             OSError: The candidate cannot be opened.
@@ -221,26 +220,26 @@ class CandidateComparer:
 
 
 def is_search_active(search: RemainderSearch | None) -> bool:
-    """Return whether a search for unread content is in progress or its result is being read.
+    """Return whether a search for unread content is running, or its result is being read.
 
     Args:
         search: The search; None if no search was started.
 
     Returns:
-        False if `search` is None or the search has ended.
+        False if `search` is None, or if the search has ended.
     """
     return search is not None and search.stage in (RemainderStage.LOOKING, RemainderStage.READING)
 
 
 def may_be_found_compressed(file: TrackedFile) -> bool:
-    """Return whether a file vanished and its unread content may be in a compressed file.
+    """Return whether a vanished file may still be found in compressed form.
 
     Args:
         file: A tracked file.
 
     Returns:
-        False if the file is open, is itself compressed, never had content, or is no longer tracked,
-        or if the search for its content has ended.
+        False if the file is open, is itself compressed, was always empty, or is no longer searched
+        for.
     """
     is_elsewhere = file.descriptor is None and not (
         file.is_gone or file.is_compressed or file.never_had_content

@@ -1,14 +1,15 @@
-"""Searches for content that a file lost before it was read, but that another file still holds.
+"""Search for content that was removed from a file before it was read, but is still in another file.
 
-If the service is down for a day, a file is not read while copytruncate empties it every hour. The
-truncated content is in copies, which are tracked as files of their own. Content therefore counts as
+While the service is down, files are not read. If copytruncate empties a file every hour meanwhile,
+the truncated content is in copies, which are tracked as separate files. Content therefore counts as
 lost only if no other file of the source begins with the same bytes.
 
-- Each file that is found accounts for one lost content, and only if its first bytes identify it.
-- For content that was partly read, the first bytes of an open copy and the bytes before the
-  position are compared. The copy is read from there on, even if it was deleted meanwhile.
-- A copy may be found by a later scan than the truncation. Nothing counts as lost before three more
-  scans have completed.
+- Each content that is found in another file is used only once, and only if its first bytes identify
+  it.
+- If the content was partly read, the first bytes of an open copy and the bytes before the position
+  are compared. The copy is then read from this position, even if it was deleted meanwhile.
+- A later scan may find a copy. Therefore, nothing counts as lost until three more scans have
+  completed.
 """
 
 from __future__ import annotations
@@ -57,10 +58,10 @@ _Begun = Callable[[bytes], int]  # its bytes, if it begins so
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LostContentFinder:
-    """Determines how many bytes that a truncated or deleted file lost are still in other files.
+    """Counts the lost bytes of truncated and deleted files.
 
-    Only bytes that no other file contains count as lost, because the tailer reads the others there.
-    Thread-safe.
+    Unread bytes are lost only if no other file contains them. Otherwise, the tailer reads them from
+    the other file. Thread-safe.
 
     Attributes:
         files: All tracked files.
@@ -71,10 +72,10 @@ class LostContentFinder:
     checkpoint: Checkpoint
 
     def search_for(self, file: TrackedFile) -> LostContentSearch:
-        """Return a new search for the content that one file lost.
+        """Return a new search for the lost content of a file.
 
-        Use a new search each time lost bytes are counted, because a search uses each file that it
-        finds only once.
+        Use a new search each time you count lost bytes, because a search does not use the same
+        unread content twice.
 
         Args:
             file: The file that was truncated or deleted.
@@ -88,16 +89,16 @@ class LostContentFinder:
         )
 
     def may_be_found_later(self, file: TrackedFile) -> bool:
-        """Return whether it is too early to count lost bytes, because a copy may still be found.
+        """Return whether the next scans may still find a copy of truncated content.
 
-        The wait lasts for `waits.TRUNCATED_SCANS` completed scans. It begins with the first call
-        for a file.
+        If so, it is too early to count the content as lost.
 
         Args:
             file: The truncated file.
 
         Returns:
-            True during the wait, False after it.
+            True until `waits.TRUNCATED_SCANS` (3) scans have completed since the first call for
+            this truncation, then False.
         """
         if file.sender.counted_from is None:
             file.sender.counted_from = self.files.looks
@@ -106,7 +107,7 @@ class LostContentFinder:
     def assess_truncation(
         self, file: TrackedFile, position: FilePosition, account: FileAccount
     ) -> TruncationEffect:
-        """Determine the effect of observed truncations on an open file.
+        """Determine how truncations affect the read position of an open file.
 
         Args:
             file: The file.
@@ -114,11 +115,11 @@ class LostContentFinder:
             account: Sizes and truncations that scans observed after `position` was determined.
 
         Returns:
-            Whether the position is still valid, and how many unread bytes were destroyed and are in
-            no other file.
+            Whether the position is still valid, and the number of lost bytes. Unread bytes are lost
+            if they were destroyed and no other file contains them.
 
         Raises:
-            RetryLater: One of the next scans may find a copy that contains the bytes. Call again
+            RetryLater: The next scans may still find a copy that contains the bytes. Call again
                 after a pause.
             CheckpointFailed: The positions of files that no longer exist cannot be read.
         """
@@ -130,15 +131,16 @@ class LostContentFinder:
         return judgement
 
     def count_lost_bytes(self, file: TrackedFile) -> int:
-        """Return how many unread bytes of a deleted or vanished file are lost.
+        """Return the number of lost bytes of a deleted or vanished file.
 
-        Bytes that another file contains do not count, because the tailer reads them there.
+        Unread bytes are lost if no other file contains them.
 
         Args:
             file: The file that no longer exists.
 
         Returns:
-            Number of lost bytes, as far as scans observed the size of the file.
+            Number of bytes, based on the sizes that scans observed; 0 if nothing is lost. Bytes
+            that were written after the last scan are not counted.
 
         Raises:
             CheckpointFailed: The positions of files that no longer exist cannot be read.
@@ -169,11 +171,10 @@ class LostContentFinder:
 
 
 class LostContentSearch:
-    """A callable that returns how many bytes of a file's lost content are in other files.
+    """A callable that searches other files for content that was removed from a file.
 
-    These bytes are not lost, because the tailer reads them from the other files. Create it with
-    `LostContentFinder.search_for`, and call it once for each truncation of the file. Each other
-    file that it finds counts only once.
+    Bytes that it finds are not lost, because the tailer reads them from the other files. Create it
+    with `LostContentFinder.search_for`, and call it once for each truncation of the file.
 
     Attributes:
         was_used: Whether the search was called at least once.
@@ -182,13 +183,14 @@ class LostContentSearch:
     def __init__(self, begin: Callable[[], list[_Begun]], copied: Callable[[], int]) -> None:
         self._begin, self._copied = begin, copied
         self._left: list[_Begun] | None = None
-        self.was_used = False  # whether anything was looked for
+        self.was_used = False
 
     def __call__(self, head: bytes, read_to: int) -> int:
-        """Return how many bytes of the content that one truncation removed are in other files.
+        """Return the number of removed bytes that another file contains.
 
-        If nothing of the content was read, the file that begins with the same bytes and has the
-        most of the content is used. Later calls ignore this file.
+        For content that was partly read, open copies of the file are searched. For unread content,
+        the largest content that begins with the same bytes is used. Later calls do not use it
+        again.
 
         Args:
             head: First bytes of the removed content. They identify it in other files.
@@ -196,9 +198,9 @@ class LostContentSearch:
                 nothing was read.
 
         Returns:
-            Number of bytes, counted from the start of the content. 0 if no file has the content, or
-            if nothing was read and `head` is too short or consists of equal lines, so that a match
-            would prove nothing.
+            Number of bytes, counted from the start of the content; 0 if no other file contains it.
+            For unread content, also 0 if `head` is too short or consists of equal lines, because a
+            match would prove nothing.
 
         Raises:
             CheckpointFailed: The positions of files that no longer exist cannot be read.

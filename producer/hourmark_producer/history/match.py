@@ -1,37 +1,37 @@
-"""The one place that decides whether content was read before, and which file holds lost content.
+"""Decides whether content was read before, and which file contains lost content.
 
-`ContentMatcher.match` takes what is asked about and returns a decision. It reads files and the
-checkpoint and changes neither; the caller makes the decision durable (`skip_copied_bytes`,
+`ContentMatcher.match` takes the content and returns a decision. It reads files and the checkpoint,
+and changes neither. The caller makes the decision durable (`skip_copied_bytes`,
 `hourmark_producer.history.remainders`).
 
 | content | decisions |
 |---|---|
-| `UnreadFile`: an open plain file of which nothing was read | `NewContent`, `CopyOf` |
+| `UnreadFile`: an open plain file that has not been read yet | `NewContent`, `CopyOf` |
 | `NewCompressedFile`: a compressed file that no scan has seen as a plain file | `ReadUpTo`, `AlreadyRead`, `Undecidable` |
 | `LostContent`: the unread content of a file that vanished or was truncated | `FoundInFile`, `Undecidable` |
 
-Any of them may raise `RetryLater`, because the decision depends on something that is still
-changing. A wrong `NewContent` sends lines twice, and a wrong `AlreadyRead` loses them.
+`match` raises `RetryLater` if the decision depends on something that is still changing. A wrong
+`NewContent` sends lines twice, and a wrong `AlreadyRead` loses them.
 
 The steps, in this order:
 
-1. Names (`rotated_names`) limit which files are compared with a plain file or a lost content.
+1. Names (`rotated_names`) limit which files are compared with a plain file or with lost content.
    Otherwise each new file would be compared with every tracked file, and the logs of two programs
-   with the same banner would match. A new compressed file is compared with all that was read, because
-   the name of its original may be unknown.
-2. Claims (`holders`). A candidate that holds the remainder of one file is not compared for another
-   one: of two equal files, each must find a holder of its own. Claims cost nothing, so they come
+   with the same banner would match. A new compressed file is compared with all content that was
+   read, because the name of its original may be unknown.
+2. Reservations (`holders`). A candidate that is reserved for one file is not compared for another:
+   each of two equal files must find a candidate of its own. This check costs nothing, so it comes
    before any content is read.
 3. Content (`copies` for plain files, `read_state` for compressed ones, `holders` for lost content):
-   the first bytes, and those before the offset up to which the content was read. Less than 64 bytes,
-   or lines that are all equal, prove nothing.
-4. Completeness. A candidate that matches so far and is still being copied or compressed is waited
-   for. This comes after the content, so that no file waits for an unrelated one.
-5. Other searches. A decision that an active search may contradict waits for it. This comes last,
-   because most decisions do not depend on one, and a search may take minutes.
+   the first bytes, and the bytes before the offset up to which the content was read. Fewer than 64
+   bytes, or lines that are all equal, prove nothing.
+4. Completeness. If a candidate matches so far but is still being copied or compressed, the decision
+   waits. This comes after the content, so that no file waits for an unrelated one.
+5. Other searches. If an active search may contradict the decision, the decision waits for it. This
+   comes last, because most decisions do not depend on a search, and a search may take minutes.
 
-Bytes that no file holds are lost. `ContentMatcher.assess_truncation` and `count_lost_bytes` count them
-(`lost_content`), after `match` has found no holder.
+Bytes that no file contains are lost. After `match` has found no candidate,
+`ContentMatcher.assess_truncation` and `count_lost_bytes` count them (`lost_content`).
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ NEVER_READ: Final = ContentHistory(b"", 0, b"")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UnreadFile:
-    """Input of `ContentMatcher.match`: an open uncompressed file of which nothing was read yet.
+    """Input of `ContentMatcher.match`: an open uncompressed file that has not been read yet.
 
     Attributes:
         file: The file.
@@ -115,11 +115,11 @@ class UnreadFile:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NewCompressedFile:
-    """Input of `ContentMatcher.match`: a new compressed file whose original is not known.
+    """Input of `ContentMatcher.match`: a new compressed file whose original is unknown.
 
     Attributes:
         file: The compressed file.
-        search: Search for the unread content. Its only candidate is the compressed file.
+        search: Search for its unread content. The only candidate is the compressed file itself.
     """
 
     file: TrackedFile
@@ -132,8 +132,8 @@ class LostContent:
 
     Attributes:
         file: The file that lost the content.
-        search: The search, with the candidate files. For a truncated file, it also holds the
-            earlier size and the first bytes.
+        search: The search, with the candidate files. For a truncated file, it also contains the
+            size and the first bytes before the truncation.
     """
 
     file: TrackedFile
@@ -144,24 +144,23 @@ class LostContent:
 class NewContent:
     """Decision that an uncompressed file must be read from its start.
 
-    The file is not a copy of another file, or the original supplies none of its bytes.
-
-    `ContentMatcher.match` returns it for an `UnreadFile`. It has no attributes.
+    The file is not a copy of another file, or none of its bytes are read from the original.
+    `ContentMatcher.match` returns this decision for an `UnreadFile`. It has no attributes.
     """
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CopyOf:
-    """Decision that a file is a copy whose first bytes are not sent again.
+    """Decision that a file is a copy, so that its first bytes must be skipped.
 
-    The tailer sends these bytes from the original, or has sent them already. `ContentMatcher.match`
-    returns this decision for an `UnreadFile`; `skip_copied_bytes` applies it.
+    The tailer reads these bytes from the original, or has already read them. `ContentMatcher.match`
+    returns this decision for an `UnreadFile`. `skip_copied_bytes` applies it.
 
     Attributes:
         origin: The original file, and the position up to which it was read.
-        end: Offset in bytes of the first byte to read from the copy.
-        read: Function that returns bytes of the copy. Its arguments are an offset and the number of
-            bytes.
+        end: Offset of the first byte to read from the copy.
+        read: Function that takes an offset and a number of bytes, and returns these bytes of the
+            copy.
     """
 
     origin: CopyOrigin
@@ -171,12 +170,13 @@ class CopyOf:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReadUpTo:
-    """Decision that a compressed file must be read, beginning at a given offset of its content.
+    """Decision that a compressed file must be read from a given offset.
 
-    `ContentMatcher.match` returns it for a `NewCompressedFile`. Offsets count decompressed bytes.
+    `ContentMatcher.match` returns this decision for a `NewCompressedFile`. Offsets refer to the
+    decompressed content.
 
     Attributes:
-        past: First bytes of the content and the offset up to which it was read; `NEVER_READ`
+        past: First bytes of the content, and the offset up to which it was read; `NEVER_READ`
             (offset 0) if nothing was read.
         holder: The compressed file and the size of its content.
         stamp: Inode, size and modification time of the compressed file when it was compared.
@@ -189,24 +189,24 @@ class ReadUpTo:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AlreadyRead:
-    """Decision that a compressed file need not be read, because its content was or is being read.
+    """Decision that a compressed file need not be read.
 
-    `ContentMatcher.match` returns it for a `NewCompressedFile`. The content was read before it was
-    compressed, or it is read from another tracked file, or it is empty. It has no attributes.
+    Its content was read before it was compressed, is read from another tracked file, or is empty.
+    `ContentMatcher.match` returns this decision for a `NewCompressedFile`. It has no attributes.
     """
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FoundInFile:
-    """Decision that the unread content of a vanished or truncated file is in another file.
+    """Decision that another file contains the unread content of a vanished or truncated file.
 
-    `ContentMatcher.match` returns it for a `LostContent`. The caller reads the content from
-    `holder`.
+    `ContentMatcher.match` returns this decision for a `LostContent`. The caller reads the content
+    from `holder`.
 
     Attributes:
-        holder: The file that contains the content, and the number of bytes that it contains.
-        copy: If the vanished file was itself a copy of another tracked file, that original, and the
-            offset up to which it supplies the content. None in all other cases.
+        holder: The file that contains the content, and the size of the content.
+        copy: Set if the vanished file was a copy of another tracked file: the original, and the
+            offset up to which the content is skipped. Otherwise None.
     """
 
     holder: ContentHolder
@@ -221,18 +221,18 @@ class Undecidable:
     or a `LostContent`.
 
     Attributes:
-        reason: Why it cannot be determined. The caller reports a loss of unknown size with this
-            explanation. If empty, no loss is to be reported.
+        reason: Explanation, which may be empty. For a `NewCompressedFile`, the caller reports a
+            loss of unknown size with this explanation, or no loss if it is empty.
     """
 
     reason: str = ""
 
 
 class ContentMatcher:
-    """Decides whether content was read before, and which file contains content that was lost.
+    """Decides whether content was read before, and finds lost content in other files.
 
-    Files are compared by their first bytes and by the bytes before the position up to which they
-    were read. Thread-safe.
+    Files are compared by their first bytes and by the bytes just before the read position.
+    Thread-safe.
 
     Args:
         files: All tracked files.
@@ -241,7 +241,7 @@ class ContentMatcher:
 
     Attributes:
         files: All tracked files.
-        stopping: Once this event is set, all comparisons raise `RetryLater`.
+        stopping: Event that stops all comparisons. Once it is set, they raise `RetryLater`.
     """
 
     def __init__(self, files: TrackedFiles, checkpoint: Checkpoint, clock: Clock) -> None:
@@ -264,19 +264,21 @@ class ContentMatcher:
     def match(
         self, content: UnreadFile | NewCompressedFile | LostContent
     ) -> NewContent | CopyOf | ReadUpTo | AlreadyRead | FoundInFile | Undecidable:
-        """Decide whether content was read before, or which file contains lost content.
+        """Decide whether content was read before, or find the file that contains lost content.
 
         Args:
-            content: The content to decide about. Only one thread may pass the same file at a time.
+            content: The content to examine. Only one thread may pass the same file at a time.
 
         Returns:
-            The decision. For an `UnreadFile`, `NewContent` or `CopyOf`. For a `NewCompressedFile`,
-            `ReadUpTo`, `AlreadyRead` or `Undecidable`. For a `LostContent`, `FoundInFile` or
-            `Undecidable`.
+            The decision:
+
+            - for an `UnreadFile`: `NewContent` or `CopyOf`
+            - for a `NewCompressedFile`: `ReadUpTo`, `AlreadyRead` or `Undecidable`
+            - for a `LostContent`: `FoundInFile` or `Undecidable`
 
         Raises:
             CandidateRenamed: A candidate file is no longer at its path. List the candidates again.
-            RetryLater: It cannot be decided yet. Call again after a pause.
+            RetryLater: The decision is not possible yet. Call again after a pause.
             OSError: A file cannot be read.
             CheckpointFailed: The positions of files that no longer exist cannot be read.
         """
@@ -291,29 +293,29 @@ class ContentMatcher:
     def claim(
         self, file: TrackedFile, search: RemainderSearch, path: str
     ) -> DecompressedReader | PlainFileReader:
-        """Open the file that `match` found, and reserve it for one file whose content was lost.
+        """Open the file that `match` found, and reserve it for the file that lost its content.
 
-        A reserved file is not used for any other file.
+        Other lost content is not read from a reserved file.
 
         Args:
-            file: The file whose content was lost.
+            file: The file that lost its content.
             search: The search that was passed to `match`.
-            path: Path of the file that was found.
+            path: Path of the file that `match` found.
 
         Returns:
-            A reader that begins at the start of a compressed file, or at the position of `file` in
-            an uncompressed one. The caller must close it.
+            A reader that begins at the start of a compressed file, or at the read position of
+            `file` in an uncompressed file. The caller must close it.
 
         Raises:
-            OSError: The file is no longer at this path, was reserved for another file meanwhile, or
-                cannot be opened.
+            OSError: The file is no longer at this path, has since been reserved for another file,
+                or cannot be opened.
         """
         return self._holders.open(file, path, search, take=True).plain
 
     def assess_truncation(
         self, file: TrackedFile, position: FilePosition, account: FileAccount
     ) -> TruncationEffect:
-        """Determine the effect of observed truncations on an open file.
+        """Determine how truncations affect the read position of an open file.
 
         Args:
             file: The file.
@@ -321,26 +323,27 @@ class ContentMatcher:
             account: Sizes and truncations that scans observed after `position` was determined.
 
         Returns:
-            Whether the position is still valid, and how many unread bytes were destroyed and are in
-            no other file.
+            Whether the position is still valid, and the number of lost bytes. Unread bytes are lost
+            if they were destroyed and no other file contains them.
 
         Raises:
-            RetryLater: One of the next scans may find a copy that contains the bytes. Call again
+            RetryLater: The next scans may still find a copy that contains the bytes. Call again
                 after a pause.
             CheckpointFailed: The positions of files that no longer exist cannot be read.
         """
         return self._lost.assess_truncation(file, position, account)
 
     def count_lost_bytes(self, file: TrackedFile) -> int:
-        """Return how many unread bytes of a deleted or vanished file are lost.
+        """Return the number of lost bytes of a deleted or vanished file.
 
-        Bytes that another file contains do not count, because the tailer reads them there.
+        Unread bytes are lost if no other file contains them.
 
         Args:
             file: The file that no longer exists.
 
         Returns:
-            Number of lost bytes, as far as scans observed the size of the file.
+            Number of bytes, based on the sizes that scans observed; 0 if nothing is lost. Bytes
+            that were written after the last scan are not counted.
 
         Raises:
             CheckpointFailed: The positions of files that no longer exist cannot be read.
@@ -348,9 +351,9 @@ class ContentMatcher:
         return self._lost.count_lost_bytes(file)
 
     def awaited_origins(self) -> set[TrackedFile]:
-        """Return the tracked files that may be the original of an unread file.
+        """Return the tracked files that may be the originals of unread copies.
 
-        They must stay tracked until the unread file was compared with them.
+        Do not stop tracking these files until the possible copies have been compared with them.
 
         Returns:
             The possible originals; an empty set if there are none.
@@ -358,12 +361,12 @@ class ContentMatcher:
         return awaited_origins(self.files)
 
     def check_stopping(self) -> None:
-        """Raise an exception if the tailer is stopping; otherwise do nothing.
+        """Raise an exception if the tailer is stopping.
 
         Comparisons call this method after each block that they read.
 
         Raises:
-            RetryLater: `stopping` is set. The comparison is repeated in the next run.
+            RetryLater: The event `stopping` is set. The next run repeats the comparison.
         """
         if self.stopping.is_set():
             raise RetryLater("the tailer stops")
@@ -490,20 +493,21 @@ def _read_between(
 
 
 def skip_copied_bytes(checkpoint: Checkpoint, file: TrackedFile, copy: CopyOf) -> FilePosition:
-    """Move the position of a copy past the bytes that its original supplies, and save it.
+    """Skip the bytes of a copy that are read from its original.
 
-    The number of skipped bytes is recorded in the checkpoint and logged.
+    The new position of the copy and the number of skipped bytes are saved in the checkpoint. A
+    warning is logged.
 
     Args:
-        checkpoint: Database in which the new position is saved.
+        checkpoint: The tailer's database.
         file: The copy.
         copy: The original, and the offset up to which the copy is skipped.
 
     Returns:
-        The new position of the copy.
+        The new position of the copy. `file` is not changed.
 
     Raises:
-        CheckpointFailed: The position cannot be saved. Nothing was skipped.
+        CheckpointFailed: The position cannot be saved.
     """
     origin, end = copy.origin, copy.end
     start = max(0, end - ANCHOR_BYTES)

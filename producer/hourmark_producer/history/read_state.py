@@ -1,8 +1,8 @@
 """Determines whether the content of a compressed file was read before, as another file. Pure.
 
-What was read of a file is identified by its first bytes and by those before the offset up to which
-it was read. A compressed file that contains both is that file or a copy of it. If so little is
-known that a match may be coincidence, the result is undecided.
+Content that was read is identified by its first bytes and by the bytes before the offset up to
+which it was read. A compressed file that contains both is the same file or a copy of it. If so few
+bytes are known that a match may be a coincidence, the result is undecided.
 """
 
 from __future__ import annotations
@@ -28,34 +28,33 @@ class ReadState(enum.Enum):
     Attributes:
         READ: All or part of the content was read.
         UNREAD: The content was not read.
-        UNDECIDED: Too little is known to decide, and waiting does not help.
-        NOT_YET: It cannot be decided yet. Try again later.
+        UNDECIDED: There is too little information to decide. A retry does not help.
+        NOT_YET: The decision is not possible yet. Try again later.
     """
 
     READ = "read"
     UNREAD = "unread"
-    UNDECIDED = "untold"  # nothing tells
-    NOT_YET = "not yet"  # something will
+    UNDECIDED = "untold"
+    NOT_YET = "not yet"
 
 
 class ContentHistory(NamedTuple):
-    """The first bytes of a log file's content, and the offset up to which the tailer read it.
+    """The first bytes of a log file's content, and the offset up to which it was read.
 
-    `determine_read_state` compares the content of a compressed file with these entries. If both the
-    first bytes and the bytes before the offset match, the compressed file has content that was
-    already read.
+    `determine_read_state` compares a compressed file with these entries. If both the first bytes
+    and the bytes before the offset match, the content up to the offset was read before.
 
     Attributes:
         head: First bytes of the content.
         offset: Offset in bytes up to which the content was read; 0 if nothing was read.
         anchor: The bytes just before `offset`.
-        awaited: Whether the log file was not examined yet, so that it may have more of this content
-            than is known here. A decision may have to wait.
+        awaited: Whether the log file still has to be examined and may contain more of this content.
+            The decision may then have to wait.
         is_over: Whether no more of this content is read from the log file, for example because the
             file was deleted or truncated. The bytes after `offset` can then only be read from the
             compressed file.
-        settles: Whether the log file became smaller, and it is not determined yet whether this
-            content was replaced. A decision must wait.
+        settles: Whether the log file shrank, and it is not yet known whether this content was
+            replaced. The decision must then wait.
         counted_to: Offset in bytes up to which all content was either read or counted as lost.
     """
 
@@ -69,9 +68,9 @@ class ContentHistory(NamedTuple):
 
     @property
     def is_identifying(self) -> bool:
-        """Whether the known bytes are enough to identify the content in another file.
+        """Whether the known bytes are sufficient to identify the content in another file.
 
-        False if fewer than `IDENTIFYING_BYTES` are known, or if all known lines are equal.
+        False if fewer than `IDENTIFYING_BYTES` (64) are known, or if all known lines are equal.
         """
         enough = (
             len(self.head or self.anchor) >= IDENTIFYING_BYTES
@@ -85,8 +84,9 @@ class ReadStateResult(NamedTuple):
 
     Attributes:
         answer: Whether the content was read before.
-        past: Position after which the compressed file must be read. It is set only if `answer` is
-            READ and no other tracked file contains the bytes after the position; otherwise None.
+        past: Content that was read before. Bytes after `past.offset` must be read from the
+            compressed file. None if `answer` is not READ, or if another tracked file supplies these
+            bytes.
     """
 
     answer: ReadState
@@ -102,18 +102,18 @@ class ContentStream(Protocol):
 def list_known_contents(
     files: TrackedFiles, departed: Iterable[FilePosition], excluded: TrackedFile
 ) -> list[ContentHistory]:
-    """Return the first bytes and read positions of all known files except one.
+    """List the contents with which a compressed file is compared.
 
-    `determine_read_state` compares a compressed file with this list.
+    Pass the list to `determine_read_state`.
 
     Args:
         files: All tracked files.
         departed: Positions of files that no longer exist.
-        excluded: The compressed file itself, which is left out.
+        excluded: The compressed file itself, which is not included in the list.
 
     Returns:
-        One entry for each content, including content from before a truncation. Files of which no
-        bytes are known are absent.
+        The first bytes and the read position of each content, including content from before a
+        truncation. Files without known bytes are omitted.
     """
     made = [
         ContentHistory(
@@ -159,16 +159,17 @@ def determine_read_state(
 ) -> ReadStateResult:
     """Determine whether the content of a compressed file was read before.
 
-    Only as many bytes are decompressed as the decision needs.
+    Reading stops as soon as the result is known.
 
     Args:
-        content: The decompressed content, from its start. Exceptions that its `read` raises are not
-            caught.
+        content: The decompressed content, from its start. Exceptions raised by its `read` method
+            are propagated.
         known: Contents to compare with, from `list_known_contents`.
-        pause: Called after each block. It may raise an exception to stop.
+        pause: Function that is called after each block. It may raise an exception to stop.
 
     Returns:
-        The decision. If part of the content is unread, also the position at which to continue.
+        The result. If part of the content may be unread, it includes the position at which to
+        continue.
     """
     window, start = b"", 0
     while len(window) < HEAD_BYTES and (block := content.read(_BLOCK_BYTES)):

@@ -1,12 +1,12 @@
-"""Search for the remainders of files that vanished or were truncated unread, and their ranges.
+"""Search for the remainders (unread content) of files that vanished or were truncated.
 
-A file that vanished is searched for among compressed files, in its former folders and where the
-patterns of its source match. The remainder of a truncated file is searched for in copies.
-`hourmark_producer.history.match` decides which candidate holds it. The ranges of a remainder have
-the file id, generation and offsets of the original file, as if it had never been compressed.
-Meanwhile the source is not reported as caught up.
+The remainder of a vanished file is searched for in compressed files, in the former folders of the
+file and where the patterns of its source match. The remainder of a truncated file is searched for
+in copies. `hourmark_producer.history.match` decides which candidate contains it. The byte ranges of
+a remainder have the file id, generation and offsets of the original file, as if it had never been
+compressed. Until it is read, the source is not reported as caught up.
 
-A new compressed file goes through the same stages, with itself as the only candidate.
+A new compressed file passes through the same stages, with itself as the only candidate.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ _LOG = logging.getLogger(__name__)
 class RemainderFinder:
     """Finds and reads the unread content of files that vanished or were truncated.
 
-    This content, the remainder, may be in a compressed file or in a copy. The scanning thread calls
-    `is_remainder_pending`. The worker thread that has a file calls `next_cut` and
-    `next_cut_of_truncated`.
+    This content is called the remainder. It may be in a compressed file or in a copy. The scanning
+    thread calls `is_remainder_pending`. The worker thread to which a file is assigned calls
+    `next_cut` and `next_cut_of_truncated`.
 
     Attributes:
         matcher: Decides which file contains the remainder.
@@ -83,16 +83,16 @@ class RemainderFinder:
     def is_remainder_pending(self, file: TrackedFile, paths: Iterable[str]) -> bool:
         """Return whether the unread content of a vanished file may still be found and read.
 
-        Call it at each scan. The first call starts the search. If `AT_ONCE_MAX` searches are
-        active, a later call starts it.
+        Call this method at each scan. The first call starts the search. If `AT_ONCE_MAX` (4)
+        searches are already active, a later call starts it.
 
         Args:
             file: The vanished file.
             paths: Paths of files that may contain its content.
 
         Returns:
-            True while the search waits, runs, or its result is read. False if no file may contain
-            the content, or once the search has ended.
+            True while the search is pending or running, or its result is being read. False if there
+            is no candidate file, or once the search has ended.
         """
         if file.rest is None:
             shrinks = file.observed.account_since(file.progress).shrinks
@@ -115,11 +115,11 @@ class RemainderFinder:
             search: The search for its unread content.
 
         Returns:
-            The range, or None if there is no more content.
+            The range, or None if there is no more content or no candidate contains it.
 
         Raises:
-            RetryLater: It cannot be decided yet which file contains the content, or the tailer is
-                stopping.
+            RetryLater: It is not known yet which file contains the content, or the tailer is
+                stopping. Call again after a pause.
             OSError: A candidate file cannot be read.
             CheckpointFailed: The new position cannot be saved.
         """
@@ -159,7 +159,7 @@ class RemainderFinder:
             The range, or None if no copy contains more of the content.
 
         Raises:
-            RetryLater: It cannot be decided yet which file contains the content, or too many other
+            RetryLater: It is not known yet which file contains the content, or too many other
                 searches are active. Call again after a pause.
             OSError: A candidate file cannot be read.
             CheckpointFailed: The position before the truncation cannot be saved.

@@ -27,14 +27,15 @@ _DATED: Final = re.compile(r"[.\-_]\d")
 def strip_rotation_suffixes(path: str, *, digits_min: int = 1) -> Iterator[str]:
     """Yield the names that a file may have had before log rotation added a number or a date.
 
-    The number is removed at the end of the name or before its extension. A suffix such as `.gz` is
-    removed first. For example, `app.log` is yielded for `app.log.1`, `app-20261124.log` and
-    `app.log.1.gz`. Nothing is yielded for a name without a number.
+    The suffix of a compressed file, such as `.gz`, is removed first. Then the number is removed
+    from the end of the name, or from before the extension. For example, `app.log.1`,
+    `app-20261124.log` and `app.log.1.gz` all yield `app.log`. A name without a number yields
+    nothing.
 
     Args:
         path: Path of the file.
-        digits_min: Minimum number of digits after a separator other than a dot. A short number, as
-            in `app-2.log`, may belong to the log of another program.
+        digits_min: Minimum number of digits after a separator other than a dot. Increase it if a
+            short number, as in `app-2.log`, may be part of the original name.
     """
     folder, slash, name = path.rpartition("/")
     for packing in PACKED:
@@ -56,8 +57,8 @@ def strip_rotation_suffixes(path: str, *, digits_min: int = 1) -> Iterator[str]:
 def former_names(path: str) -> Iterator[str]:
     """Yield all paths that a file may have had before it was rotated or copied.
 
-    These are the paths from `strip_rotation_suffixes`, and the path cut off at each separator in
-    the file name, such as `app.log` for `app.log.backup`. A path may be yielded more than once.
+    Yields the path up to each separator in the file name, such as `app.log` for `app.log.backup`,
+    and then the paths from `strip_rotation_suffixes`. A path may be yielded more than once.
 
     Args:
         path: Path of the file.
@@ -69,17 +70,17 @@ def former_names(path: str) -> Iterator[str]:
 
 
 def find_compressed_candidates(file: TrackedFile, paths: Iterable[str]) -> dict[str, int]:
-    """Return the compressed files whose names suggest that they contain a file's content.
+    """Return the compressed files that may contain the content of a file, judging by their names.
 
-    A compressed file is selected if its name begins with the file's name up to the first digit or
-    dot. Its content is not examined.
+    The name of a compressed file must begin with the name of the file up to its first digit or dot.
+    Contents are not compared.
 
     Args:
         file: The uncompressed file.
         paths: Paths to select from. Paths without the suffix of a compressed file are ignored.
 
     Returns:
-        Inode number by path, the most recently modified file first. Empty if no name qualifies.
+        Maps each path to its inode number, most recently modified first. Empty if no name matches.
     """
     root = _root(file.place.seen_at)
     dated: list[tuple[int, str, int]] = []
@@ -91,16 +92,16 @@ def find_compressed_candidates(file: TrackedFile, paths: Iterable[str]) -> dict[
 
 
 def find_copy_candidates(file: TrackedFile) -> dict[str, int]:
-    """Return the files, compressed or not, whose names suggest that they are copies of a file.
+    """Return the files that may be copies of a file, judging by their names.
 
-    All folders in which the file has or had a name are listed. A name is selected if it is the
-    file's name with a suffix, or with a number before the extension.
+    Searches all folders in which the file has or had a name. The name of a copy is the name of the
+    file plus a suffix, or with a number before the extension. Copies may be compressed.
 
     Args:
         file: The original.
 
     Returns:
-        Inode number by path, the most recently modified file first. Empty if no name qualifies.
+        Maps each path to its inode number, most recently modified first. Empty if no name matches.
 
     Raises:
         OSError: A folder cannot be listed. For a deleted file, such folders are skipped.

@@ -22,9 +22,9 @@ class FramingResult(NamedTuple):
     Attributes:
         messages: Complete messages without their framing, in order.
         oversized: Number of messages in this chunk that exceed the maximum length.
-        skipped_bytes: Number of bytes in this chunk that belong to such messages, including
-            messages that began in an earlier chunk.
-        error: Why the stream cannot be read further; empty if it can.
+        skipped_bytes: Number of bytes of oversized messages in this chunk. A message may have begun
+            in an earlier chunk.
+        error: Reason why the stream is invalid; empty if it is valid.
     """
 
     messages: list[bytes]
@@ -49,7 +49,7 @@ class SyslogFramer:
 
     @property
     def unfinished_bytes(self) -> int:
-        """Number of buffered bytes that belong to a message whose end has not arrived yet."""
+        """Number of buffered bytes that belong to an incomplete message."""
         return len(self._partial)
 
     def feed(self, data: bytes) -> FramingResult:
@@ -59,11 +59,11 @@ class SyslogFramer:
         if it is a digit, otherwise one message per line (RFC 6587).
 
         Args:
-            data: The next bytes of the stream; the chunk may end within a message.
+            data: The next bytes of the stream. The chunk may end within a message.
 
         Returns:
-            The completed messages. If its `error` is not empty, the stream is invalid and the
-            caller must close the connection.
+            The completed messages. If `error` is not empty, the stream is invalid and the caller
+            must close the connection.
         """
         if self._counted is None and data:
             self._counted = data[:1].isdigit()
@@ -142,7 +142,7 @@ def message_to_line(message: bytes) -> bytes:
         message: The message, without the framing of its transport.
 
     Returns:
-        The line; `b""` if the message contains nothing else than the removed bytes.
+        The line; `b""` if the message is empty after these bytes are removed.
     """
     said = message.rstrip(b"\r\n\0")
     if b"\n" in said:

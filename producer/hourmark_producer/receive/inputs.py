@@ -44,7 +44,7 @@ def parse_listen_address(text: str) -> ListenAddress | None:
         The address to listen on, or None for `stdin` and `journald`, which need no socket.
 
     Raises:
-        ValueError: The text is none of these; the message lists the allowed values.
+        ValueError: The text is invalid. The message lists the allowed values.
     """
     if text in (STDIN, JOURNAL):
         return None
@@ -67,7 +67,7 @@ def check_inputs(settings: TailerConfig) -> None:
         settings: Settings of the tailer with all sources.
 
     Raises:
-        ConfigError: A setting is invalid or conflicts with another one; the message names it.
+        ConfigError: A setting is invalid or conflicts with another one. The message names it.
     """
     for number, source in enumerate(settings.sources):
         where = f"tailer.sources.{number}"

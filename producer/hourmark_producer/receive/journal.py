@@ -57,7 +57,7 @@ def entry_to_line(entry: bytes) -> bytes:
     """Convert a journal entry to one line of JSON that ends with a newline.
 
     The line has the fields `time`, `priority`, `pid`, `host`, `unit`, `identifier`, `message` and
-    `cursor`, as far as the entry contains them.
+    `cursor`. Fields that the entry does not contain are omitted.
 
     Args:
         entry: One entry in the format of `journalctl --output=json`.
@@ -101,17 +101,18 @@ def line_cursor(line: bytes) -> str:
 
 
 def parse_sequence_number(cursor: str) -> tuple[str, int] | None:
-    """Return the sequence id and sequence number in a journal cursor, or None if it has none.
+    """Extract the sequence id and the sequence number from a journal cursor.
 
     In a cursor (sd_journal_get_cursor(3)), `s=` is the sequence id and `i=` the number, both
     hexadecimal. Numbers increase within a sequence. A new sequence begins when the journal is
-    created again, as a volatile journal is at each boot.
+    recreated. A volatile journal is recreated at each boot.
 
     Args:
         cursor: Cursor of a journal entry.
 
     Returns:
-        A pair: the sequence id as hexadecimal text, and the sequence number.
+        The sequence id as hexadecimal text and the sequence number; None if the cursor does not
+        contain both.
     """
     match = _NUMBER.search(cursor)
     return (match[1], int(match[2], 16)) if match else None
@@ -171,10 +172,10 @@ _LOG = logging.getLogger(__name__)
 class JournalInput:
     """Receives the entries of systemd's journal through `journalctl`.
 
-    Used by one `SourceReceiver`, which calls its methods.
+    A `SourceReceiver` calls its methods.
 
     Args:
-        read_from: Where to begin the first time: `start`, `end` or an ISO 8601 time.
+        read_from: Where the first run begins: `start`, `end` or an ISO 8601 time.
         program: Path or name of the `journalctl` executable.
     """
 
@@ -428,11 +429,11 @@ class JournalInput:
 
 
 class OversizedEntry(NamedTuple):
-    """A journal entry that is too long to be received.
+    """A journal entry that exceeds the maximum size.
 
     Attributes:
-        ends: The first bytes of the entry followed by its last bytes, so that its cursor (the
-            position in the journal) can be found. The bytes in between are discarded.
+        ends: The first bytes of the entry, followed by its last bytes. The cursor (position in the
+            journal) can be found in them. The bytes in between are discarded.
         size: Size of the entry in bytes.
     """
 

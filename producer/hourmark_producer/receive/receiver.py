@@ -32,11 +32,11 @@ _LOG = logging.getLogger(__name__)
 
 
 class ReceivingLosses:
-    """Collects the losses of one receiving source and records them in the tailer's database.
+    """Collects the losses of one receiving source, and records them in the tailer's database.
 
     A receiving source reads syslog messages, the journal or standard input. A loss is data that was
-    sent to the source but could not be stored, such as an oversized message. `add` collects a loss
-    in memory, and `commit` records all collected losses. Not thread-safe.
+    sent to the source but could not be stored, such as an oversized message. `add` collects losses
+    in memory, and `commit` records them. Not thread-safe.
 
     Args:
         source: Name of the source.
@@ -61,7 +61,7 @@ class ReceivingLosses:
         """Add a loss, which the next `commit` records.
 
         Args:
-            what: Description of the loss. Losses with the same description are added up.
+            what: Description of the loss. Losses with the same description are combined.
             lost_bytes: Number of bytes that are known to be lost.
             unknown: Number of occasions on which an unknown number of bytes may have been lost.
         """
@@ -72,12 +72,12 @@ class ReceivingLosses:
         """Record the collected losses in the checkpoint, then count and log them.
 
         Args:
-            at_once: Whether to record them even if `LOSS_COMMIT_INTERVAL_S` has not passed since
-                the last commit.
+            at_once: Whether to record the losses even if less than `LOSS_COMMIT_INTERVAL_S` seconds
+                have passed since the last commit.
 
         Returns:
-            True if no loss is left to record. False if it is too early or the checkpoint cannot be
-            written; the losses are kept for the next call.
+            True if no losses remain to be recorded. False if it is too early, or if the checkpoint
+            cannot be written. The losses are then kept for the next call.
         """
         now_s = self._clock.monotonic_s()
         if not self._pending:
@@ -127,9 +127,9 @@ class ReadCallback(NamedTuple):
     """The function that the receiver calls when a file descriptor is readable.
 
     Attributes:
-        read: Function that reads from the descriptor; returns True if nothing is left to read.
-        while_paused: Whether to call `read` while the receiver is paused, because the received data
-            on disk has reached its size limit or cannot be written.
+        read: Function that reads from the descriptor. Returns True if nothing is left to read.
+        while_paused: Whether to call `read` even while the receiver is paused. It is paused when
+            received data cannot be written, or has reached its size limit on disk.
     """
 
     read: Callable[[], bool]
@@ -137,16 +137,16 @@ class ReadCallback(NamedTuple):
 
 
 class ReceivingInput(Protocol):
-    """Interface of the inputs that a source receives from, such as a socket or standard input.
+    """Interface of an input from which a source receives data, such as a socket.
 
-    All methods except `open` are called by the thread of the receiver.
+    The receiver thread calls all methods except `open`.
 
     Attributes:
         loses_while_stopped: Whether data that is sent while no receiver runs is lost.
-        has_end: Whether the input has an end, as standard input does. A drain, which delivers
+        has_end: Whether the input has an end, like standard input. A drain, which delivers
             everything and then exits, reads such an input to its end.
-        is_resumable: Whether the input can be read again from the last received line, as the
-            journal can, so that no data is lost while no receiver runs.
+        is_resumable: Whether reading can resume after the last received line, as for the journal.
+            No data is then lost while no receiver runs.
     """
 
     loses_while_stopped: bool  # data sent while no receiver runs is lost
@@ -157,8 +157,8 @@ class ReceivingInput(Protocol):
     def is_caught_up(self) -> bool:
         """Whether all data that has arrived can be read from the registered file descriptors.
 
-        It is False, for example, while connections cannot be accepted. The source is then not
-        reported as caught up.
+        False, for example, while connections cannot be accepted. The source is then not reported as
+        caught up.
         """
         ...
 
@@ -235,7 +235,7 @@ class SourceReceiver:
         """Open the input and start the thread.
 
         Args:
-            to_end: Whether to receive only what is available now and then end.
+            to_end: Whether the thread ends as soon as no more data is available.
 
         Raises:
             ConfigError: The input is not available.
@@ -283,7 +283,7 @@ class SourceReceiver:
         return told
 
     def stop(self, within_s: float) -> None:
-        """Read what has arrived, write it to disk and end the thread.
+        """Write all data that has arrived to disk, and end the thread.
 
         Args:
             within_s: Maximum time to wait for the thread, in seconds.
@@ -313,12 +313,12 @@ class SourceReceiver:
             return self._settled >= goal or self.has_ended
 
     def watch(self, descriptor: int, callback: ReadCallback) -> None:
-        """Register a file descriptor that is read whenever it is readable.
+        """Register a callback that reads from a file descriptor whenever it is readable.
 
         Args:
             descriptor: The file descriptor.
-            callback: Reads from the descriptor. While the receiver is paused, it is called only if
-                `while_paused` is set.
+            callback: The callback. While the receiver is paused, it is called only if
+                `while_paused` is True.
         """
         if self.is_paused and not callback.while_paused:
             self._paused.append(
@@ -328,7 +328,7 @@ class SourceReceiver:
             self._selector.register(descriptor, selectors.EVENT_READ, callback)
 
     def unwatch(self, descriptor: int) -> None:
-        """Unregister a file descriptor, which the caller is about to close.
+        """Unregister a file descriptor. Call this method before you close the descriptor.
 
         Args:
             descriptor: The file descriptor. If it is not registered, nothing happens.
@@ -343,7 +343,7 @@ class SourceReceiver:
         The receiver writes all buffered lines after it has called each readable input once.
 
         Args:
-            line: One or more lines with their newlines; may be empty.
+            line: Zero or more lines, each with its newline.
         """
         self._lines.append(line)
 

@@ -45,19 +45,17 @@ _BLOCK_BYTES: Final = 1 << 16
 
 
 class SegmentNotSynced(Unavailable):
-    """Raised when fsync fails for a segment, a file of received lines.
+    """Raised when fsync(2) fails for a segment, a file of received lines.
 
-    It is then unknown which bytes of the segment are on disk.
-
-    The tailer must end, because nothing that was received since the last sync is reliable.
+    It is then unknown which bytes of the segment are on disk. The tailer must end.
     """
 
 
 class SegmentStore:
-    """The files (segments) on disk to which the received lines of one source are appended.
+    """Stores the received lines of one source in files on disk, which are called segments.
 
-    A segment is deleted once its lines are acknowledged. One thread appends; another thread may
-    call `sealed_bytes`, `mark_done`, `save_last_line` and `remove`.
+    A segment is deleted once its lines are acknowledged. One thread appends lines. Another thread
+    may call `sealed_bytes`, `mark_done`, `save_last_line` and `remove`.
 
     Attributes:
         folder: Folder of the segments.
@@ -68,8 +66,8 @@ class SegmentStore:
 
         Args:
             folder: Folder of the source.
-            bytes_max: Total size in bytes at which the store is full. A new segment is begun once
-                the current one holds an eighth of it, or 16 MiB if that is less.
+            bytes_max: Total size in bytes at which the store is full. A segment holds about an
+                eighth of this size, but at most 16 MiB.
 
         Raises:
             OSError: The folder cannot be created or listed.
@@ -93,15 +91,15 @@ class SegmentStore:
 
     @property
     def unwritten_bytes(self) -> int:
-        """Number of appended bytes that are only in memory, because writing them to disk failed."""
+        """Number of appended bytes that are kept in memory because a write to disk failed."""
         return len(self._unwritten)
 
     @property
     def is_full(self) -> bool:
         """Whether the receiver must stop reading.
 
-        This is the case if the total size has reached its limit, or if appended bytes could not be
-        written to disk.
+        True if the total size has reached its limit, or if appended bytes could not be written to
+        disk.
         """
         return bool(self._unwritten) or self.size >= self._bytes_max
 
@@ -109,10 +107,12 @@ class SegmentStore:
         """Append bytes to the current segment and sync them to disk.
 
         Args:
-            content: Whole lines. If empty, only bytes that could not be written before are written.
+            content: Complete lines. If empty, only the bytes that an earlier call failed to write
+                are written.
 
         Raises:
-            OSError: Some bytes are not written. They are kept; `append(b"")` tries again.
+            OSError: Some bytes could not be written. They are kept in memory. Call `append(b"")` to
+                try again.
             SegmentNotSynced: The segment cannot be synced. The tailer must end.
         """
         self._unwritten += content
@@ -136,13 +136,13 @@ class SegmentStore:
             self._seal()
 
     def sealed_bytes(self, name: str) -> int | None:
-        """Return the size in bytes of a segment that is no longer appended to.
+        """Return the size of a complete segment in bytes.
 
         Args:
             name: Number of the segment with ten digits, as in its file name.
 
         Returns:
-            None if there is no such segment, or if it is still being appended to.
+            The size; None if there is no such segment, or if lines are still appended to it.
         """
         return self._sealed.get(name)
 
@@ -160,9 +160,10 @@ class SegmentStore:
             sync_folder(self.folder)
 
     def remove(self, name: str) -> None:
-        """Delete a segment whose lines were acknowledged, after it was removed from the checkpoint.
+        """Delete an acknowledged segment.
 
-        `mark_done` must have renamed it to `.done`. Does nothing if there is no such segment.
+        First rename it with `mark_done`, and remove it from the checkpoint. Does nothing if there
+        is no such segment.
 
         Args:
             name: Number of the segment with ten digits.
@@ -173,8 +174,8 @@ class SegmentStore:
     def save_last_line(self, name: str) -> None:
         """Save the last line of a segment durably, so that reading can resume after it.
 
-        Call it before `mark_done`. Does nothing if the segment has no line, or if a line of a later
-        segment is saved.
+        Call this method before `mark_done`. Does nothing if the segment has no lines, or if the
+        line of a later segment is already saved.
 
         Args:
             name: Number of the segment with ten digits.
@@ -184,10 +185,10 @@ class SegmentStore:
             write_durably(self.folder / _LAST, b"%d\n" % int(name) + line)
 
     def last_line(self) -> bytes:
-        """Return the line that was appended last, in this run or an earlier one.
+        """Return the last line that was appended in this run or an earlier one.
 
         Returns:
-            `b""` if no line was appended or the line no longer exists.
+            The line; `b""` if no line was ever appended, or if the line no longer exists.
         """
         number, kept = self._read_saved_line()
         for path in sorted(self.folder.glob("*.log"), reverse=True):
@@ -212,7 +213,7 @@ class SegmentStore:
         return (self.folder / _OPEN).exists()
 
     def mark_open(self) -> None:
-        """Create the marker file of a running receiver in this folder and sync it to disk."""
+        """Create the marker file that indicates a running receiver, and sync it to disk."""
         write_durably(self.folder / _OPEN, b"")
 
     def clear_open_mark(self) -> None:
@@ -313,19 +314,19 @@ def recover_segments(
 
 
 def segment_removal_changes(file: TrackedFile) -> tuple[list[Change], FilePosition | None]:
-    """Return the SQL statements that record that a segment file is deleted.
+    """Return the SQL statements that record the deletion of a segment file.
 
-    A segment is a file to which a source such as syslog appends received lines. The statements take
-    effect when they are passed to `Checkpoint.commit`.
+    A segment is a file to which a source such as syslog appends received lines. Execute the
+    statements with `Checkpoint.commit`.
 
     Args:
         file: The segment as a tracked file.
 
     Returns:
         The statements with their parameters, and a position. If the file system records birth
-        times, the file is deleted from the checkpoint and the position is None. Otherwise the file
-        is marked as missing, and the position is that at which reading of a later file with the
-        same inode begins.
+        times, the statements delete the file from the checkpoint, and the position is None.
+        Otherwise, they mark the file as missing. Reading of a later file with the same inode then
+        begins at the returned position.
     """
     if file.identity.birth_ns:
         return changes.delete_file(file.file_id), None

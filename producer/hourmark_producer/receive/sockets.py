@@ -45,7 +45,7 @@ _LOG = logging.getLogger(__name__)
 class SyslogStreamInput:
     """Receives syslog messages over TCP or TLS connections to one address.
 
-    Used by one `SourceReceiver`, which calls its methods.
+    A `SourceReceiver` calls its methods.
 
     Args:
         address: Host and port to listen on.
@@ -96,7 +96,7 @@ class SyslogStreamInput:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether connections are accepted. False for some time after accept(2) has failed."""
+        """Whether connections are accepted. False for some time after accept(2) fails."""
         return self._accepts_from_s is None
 
     def tick(self, now_s: float) -> None:
@@ -229,7 +229,7 @@ class SyslogConnection:
         return isinstance(self.socket, ssl.SSLSocket) and self.socket.version() is None
 
     def read(self) -> bytes:
-        """Return received bytes, about 64 KiB at most, or `b""` at the end of the stream.
+        """Return at most about 64 KiB of received data, or `b""` at the end of the stream.
 
         Raises:
             BlockingIOError: No data is available yet.
@@ -252,7 +252,7 @@ class SyslogConnection:
 
 
 def open_listener(address: tuple[str, int], kind: socket.SocketKind, source: str) -> socket.socket:
-    """Return a non-blocking socket that is bound to an address; a stream socket also listens.
+    """Create a non-blocking socket and bind it to an address. A stream socket also listens.
 
     Args:
         address: Host and port.
@@ -293,7 +293,7 @@ _MEMINFO: Final = struct.Struct(
 class SyslogDatagramInput:
     """Receives syslog messages as UDP datagrams on one address.
 
-    Used by one `SourceReceiver`, which calls its methods.
+    A `SourceReceiver` calls its methods.
 
     Args:
         address: Host and port to listen on.
@@ -375,14 +375,14 @@ _GROUP: Final = "tailer.syslog.tls"
 
 
 class ListenerTls:
-    """The TLS certificates of one listener, which are read again when their files change.
+    """The TLS certificates of one listener. They are reloaded when their files change.
 
     If a changed file cannot be loaded, a warning is logged and the previous certificates stay in
     use.
 
     Args:
         settings: Paths of the certificate, its key and the client CA.
-        throttle: Log of conditions.
+        throttle: Logs each lasting problem once when it begins and once when it ends.
 
     Raises:
         ConfigError: A file cannot be loaded when the object is created.
@@ -394,13 +394,16 @@ class ListenerTls:
         self._context = _context(settings)
 
     def wrap(self, accepted: socket.socket) -> ssl.SSLSocket:
-        """Wrap an accepted socket in TLS and return the TLS socket, without blocking.
+        """Wrap an accepted socket in TLS without blocking.
 
-        The handshake takes place during the first reads. If the files of the certificates have
-        changed, they are loaded first.
+        The handshake takes place during the first reads. If the certificate files have changed,
+        they are reloaded first.
 
         Args:
-            accepted: The connected TCP socket, which is non-blocking.
+            accepted: The connected non-blocking TCP socket.
+
+        Returns:
+            The TLS socket.
 
         Raises:
             OSError: The peer has disconnected.

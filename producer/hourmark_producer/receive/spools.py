@@ -38,11 +38,11 @@ _LOG = logging.getLogger(__name__)
 
 
 def sources_as_files(config: TailerConfig) -> list[TailedSource]:
-    """Return the settings of all sources, with receiving sources turned into file sources.
+    """Return the settings of all sources, with receiving sources converted to file sources.
 
     A receiving source (syslog, journal, standard input) first writes its lines to segment files. In
-    the result, its `paths` is the pattern of these files and its `read_from` is `start`. Other
-    sources are unchanged.
+    the result, its setting `paths` matches these files, and `read_from` is `start`. Other sources
+    are unchanged.
 
     Args:
         config: Settings of the tailer.
@@ -69,8 +69,8 @@ def recover_spools(
     """Repair the segment files of all receiving sources after the tailer was killed.
 
     A segment file contains the lines that a source such as syslog received. Call this function
-    before any file is read. A warning is logged for segments of a source that no longer has an
-    `input`; they are not delivered.
+    before any file is read. Segments of a source that no longer has an `input` are not delivered; a
+    warning is logged.
 
     Args:
         config: Settings of the tailer.
@@ -97,21 +97,22 @@ def recover_spools(
 
 @dataclasses.dataclass(kw_only=True)
 class ReceiverGroup:
-    """The threads that receive the data of sources such as syslog, one for each source.
+    """The receiver threads of all sources such as syslog, one for each source.
 
-    Used by the scanning thread. Sources that are log files have no receiver.
+    The scanning thread calls its methods. Sources that read log files have no receiver.
 
     Attributes:
         config: Settings of the tailer.
-        files: All tracked files. The files to which receivers append are tracked files, too.
+        files: All tracked files, including the files to which receivers append.
         checkpoint: The tailer's open database.
-        schedule: Queue of files that have work to do.
+        schedule: Queue of files that have unread or unsent bytes.
         counters: Counters of this run.
         throttle: Logs each lasting problem once when it begins and once when it ends.
         clock: Clock of this host.
         on_error: Called with an exception that must end the tailer.
         receivers: Receivers by source name.
-        ended_s: Time at which all of standard input was on disk, in monotonic seconds; None before.
+        ended_s: Time at which standard input was completely on disk, in monotonic seconds; None
+            until then.
     """
 
     config: TailerConfig
@@ -136,7 +137,7 @@ class ReceiverGroup:
 
         Args:
             to_end: Whether to receive only from inputs that have an end, such as standard input,
-                and to stop there. Set it if the tailer delivers everything and then exits (drain).
+                until that end. Set it for a drain, which delivers everything and then exits.
 
         Raises:
             ConfigError: An input is not available, for example because its address is in use.
@@ -182,7 +183,7 @@ class ReceiverGroup:
         return found
 
     def is_unrepeatable(self, source: str) -> bool:
-        """Return whether the data of a source is received only once and cannot be read again.
+        """Return whether the data of a source can be received only once.
 
         Args:
             source: Name of the source.
@@ -194,10 +195,11 @@ class ReceiverGroup:
         return source in self.receivers and not self.receivers[source].input.is_resumable
 
     def remove_acknowledged(self) -> None:
-        """Delete all segment files whose content was sent and acknowledged completely.
+        """Delete all segment files that are completely acknowledged.
 
-        A segment file stores received lines until they are delivered; the current one is kept. If a
-        file cannot be deleted, the error is logged and the next call tries again.
+        A segment file stores received lines until they are delivered. Current segments, to which
+        lines are still appended, are kept. If a file cannot be deleted, the error is logged and the
+        next call tries again.
         """
         if not self.receivers:
             return

@@ -16,10 +16,10 @@ _STDIN: Final = 0
 class StandardInput:
     """Receives lines from standard input. A very long line is received in parts.
 
-    Used by one `SourceReceiver`, which calls its methods.
+    A `SourceReceiver` calls its methods.
 
     Args:
-        line_bytes_max: Length in bytes above which an incomplete line is passed on before its end
+        line_bytes_max: Length in bytes above which part of a line is passed on before its end
             arrives.
         descriptor: File descriptor to read from.
     """

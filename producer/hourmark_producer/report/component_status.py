@@ -1,7 +1,7 @@
 """Status of the tailer of this host for `hourmark status` and `hourmark doctor`.
 
-Only here the ranges that a service refuses are known by file and reason. On other hosts, tailers
-are known by their reports.
+Only this host knows the file and the reason of a range that a service refuses. About tailers on
+other hosts, only their reports are known.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def local_tailer(config: Config, now_ms: int) -> ComponentStatus:  # noqa: ARG00
 
     Args:
         config: Configuration with the group `tailer`.
-        now_ms: Not used; the state folder is read with this host's clock.
+        now_ms: Ignored. The clock of this host is used.
 
     Returns:
-        `RUNNING` if the tailer runs, otherwise `NOT_RUNNING`. Each lasting problem that the running
-        tailer reports, such as a range that no service accepts, is a problem of the status, and so
-        is undelivered data while no tailer runs. There is no problem if no tailer has ever run on
+        The status `RUNNING` or `NOT_RUNNING`, with its problems. They include each ongoing problem
+        that a running tailer reports, such as a range that no service accepts. If no tailer is
+        running, undelivered data is a problem. There are no problems if a tailer has never run on
         this host.
 
     Raises:

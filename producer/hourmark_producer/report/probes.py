@@ -28,9 +28,9 @@ _LOG = logging.getLogger(__name__)
 
 
 class ProbeTarget(Protocol):
-    """Interface of a process whose /metrics and /healthz are served.
+    """Interface of a process that serves the endpoints /metrics and /healthz.
 
-    Both methods may raise HourmarkError; the request is then answered with status 503.
+    If a method raises HourmarkError, the response has status 503.
     """
 
     def render_metrics(self) -> bytes:
@@ -38,7 +38,7 @@ class ProbeTarget(Protocol):
         ...
 
     def unhealthy_reasons(self) -> list[str]:
-        """Return the reasons for which `/healthz` must report the process as unhealthy.
+        """Return the reasons why `/healthz` must report the process as unhealthy.
 
         Returns:
             One message per reason; an empty list if the process is healthy.
@@ -61,7 +61,7 @@ def serve_probes(
         setting: Name of the setting or option that defines the port, used in log messages.
 
     Yields:
-        The port that is listened on; 0 if nothing is served.
+        The port on which the server listens; 0 if nothing is served.
     """
     if port == 0:
         yield 0

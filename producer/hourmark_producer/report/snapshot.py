@@ -23,7 +23,7 @@ SAVE_INTERVAL_S: Final = 5.0
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ConditionSnapshot:
-    """A problem of the tailer that lasts for some time, as part of a `TailerSnapshot`.
+    """An ongoing problem of the tailer, as part of a `TailerSnapshot`.
 
     Attributes:
         since_ms: When it began, in Unix milliseconds.
@@ -53,10 +53,9 @@ class TailerSnapshot:
         reported_at_ms: When a host report was last delivered, in Unix milliseconds; None for never.
         lag_seconds: Seconds since all data of a source was last acknowledged, by source; None for
             never.
-        troubles: Problems that currently last, such as a service that does not answer, oldest
-            first.
+        troubles: Ongoing problems, such as a service that does not respond, oldest first.
         latest_trouble: The problem that began most recently, even if it has ended; None if there
-            was none.
+            has been none.
         services: State of each delivery service.
     """
 
@@ -72,7 +71,7 @@ class TailerSnapshot:
 
 
 def save_snapshot(folder: Path, snapshot: TailerSnapshot) -> None:
-    """Write a snapshot of the running tailer to its folder, for other processes to read.
+    """Write a snapshot of the running tailer to its state folder, for other processes to read.
 
     The previous snapshot is replaced atomically. File system errors are ignored, because the
     snapshot is only informational.

@@ -29,7 +29,7 @@ class FileStatus:
 
     Attributes:
         source: Name of its source.
-        path: Path under which it was last found.
+        path: Path at which it was last found.
         file_id: Id of the file.
         generation: Number of times its content was truncated or replaced.
         offset: Offset of the next byte to read.
@@ -54,7 +54,7 @@ class FileStatus:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SourceStatus:
-    """The status of one source, that is, of a configured group of log files or an input.
+    """The status of one source, which is a configured group of log files or an input.
 
     Attributes:
         name: Name of the source.
@@ -87,8 +87,8 @@ class TailerStatus:
         state_dir: Path of its state folder.
         host_id: Host id of the tailer.
         at_ms: When this status was read, in Unix milliseconds.
-        standing: The latest state that a running tailer saved for other processes, which may be of
-            an earlier run; None if none was saved.
+        standing: The latest snapshot that a tailer saved, possibly in an earlier run; None if there
+            is none.
         attention: Messages about problems that an operator should examine; empty if there are none.
         sources: Status of all sources, configured ones first.
         files: Status of all tracked files.
@@ -107,7 +107,7 @@ class TailerStatus:
 
 
 def read_status(state_dir: Path, sources: Sequence[str]) -> TailerStatus:
-    """Read the status of a tailer from its state folder, without changing anything.
+    """Read the status of a tailer from its state folder. Nothing is changed.
 
     Args:
         state_dir: State folder of the tailer.
@@ -269,7 +269,7 @@ _LOSSES_SHOWN: Final = 10
 
 
 def format_status(status: TailerStatus, *, every_file: bool = False) -> Iterator[str]:
-    """Yield a status as lines of text.
+    """Yield the lines of text that describe a status.
 
     Args:
         status: The status.

@@ -11,7 +11,7 @@ from hourmark_producer.files.tracked_file import TrackedFile
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """The results of one run of the tailer, which are printed at its end.
+    """The results of one run of the tailer, printed when the run ends.
 
     Attributes:
         host_id: Host id of the tailer.
@@ -55,7 +55,7 @@ def summarize_run(
     finished: bool,
     goodbye: bool,
 ) -> RunSummary:
-    """Return the summary of a run at its end.
+    """Create the summary of a run that has ended.
 
     Args:
         host_id: Host id of the tailer.

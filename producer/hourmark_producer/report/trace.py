@@ -1,14 +1,14 @@
-"""`hourmark tail trace`: how far one line of a file has come on its log host.
+"""`hourmark tail trace`: how far one line of a file was delivered from its log host.
 
-The answer comes from the checkpoint and the file alone; nothing is modified. Bytes before a file's
-position have been cut into ranges, and unacknowledged ranges are in the spool. A line before the
-position that is not in the spool is therefore acknowledged or was skipped. The file is read before
-the checkpoint and its size is read after it, so positions that move meanwhile cannot make the
-answer wrong.
+Only the checkpoint and the file are read, and nothing is modified. Bytes before the position of a
+file were sent as ranges, or are in unacknowledged ranges in the spool. A line before the position
+that is not in the spool was therefore acknowledged or skipped. The file is read before the
+checkpoint, and its size is read after it, so positions that change meanwhile cannot make the result
+wrong.
 
-A packed file cannot be matched by name. If the tailer still tracks the original file, it is
-recognized by the bytes before its position. Files that are gone and fully acknowledged are not
-tracked any more.
+A compressed file cannot be matched by name. If the tailer still tracks the original file, it is
+recognized by the bytes before its position. Deleted files that are fully acknowledged are no longer
+tracked.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def find_line_offset(content: _Content, line: int, block_bytes: int = BLOCK_BYTE
     """Return the offset at which a line begins, or None if there is no such line.
 
     Args:
-        content: Reads the file, beginning at its start.
+        content: Reader at the start of the file.
         line: Number of the line, counted from 1.
         block_bytes: Number of bytes to read at a time.
     """
@@ -72,13 +72,14 @@ _PACKED_BLOCK_BYTES: Final = 1 << 16
 
 
 class CompressedFileScan(NamedTuple):
-    """The result of searching a compressed file for a line and for the file it was made from.
+    """The result of `scan_compressed_file`.
 
     Attributes:
         line_offset: Offset of the requested line in the decompressed content; None if there is no
             such line.
         size: Size of the decompressed content in bytes.
-        source_file: The tracked file whose content it holds; None unless exactly one matches.
+        source_file: The tracked file from which the compressed file was created; None unless
+            exactly one file matches.
     """
 
     line_offset: int | None
@@ -87,7 +88,7 @@ class CompressedFileScan(NamedTuple):
 
 
 def is_compressed_path(path: Path) -> bool:
-    """Return whether a file counts as compressed, judging only by the suffix of its name.
+    """Return whether a path has the suffix of a compressed file, such as `.gz`.
 
     Args:
         path: Path of the file, which need not exist.
@@ -98,11 +99,13 @@ def is_compressed_path(path: Path) -> bool:
 def scan_compressed_file(
     path: Path, files: Sequence[CheckpointedFile], line: int | None, offset: int | None
 ) -> CompressedFileScan:
-    """Read a compressed file completely, to locate a line and to identify the original file.
+    """Decompress a file to locate a line and to identify the original file.
+
+    The file is read to its end.
 
     Args:
         path: The compressed file.
-        files: Tracked files to compare it with.
+        files: Tracked files with which it is compared.
         line: Number of the line, counted from 1. If `line` and `offset` are None, line 1 is
             located.
         offset: Offset at which the line begins, instead of its number.
@@ -157,14 +160,14 @@ class _AnchorMatcher:
 
 
 class TraceStage(enum.Enum):
-    """How far a line was delivered, as far as its log host knows. JSON output contains the values.
+    """Delivery stage of a line, as known to its log host. JSON output contains the values.
 
     Attributes:
         NOT_FOLLOWED: The checkpoint does not contain the file.
         NO_SUCH_LINE: The file ends before the line.
         TRUNCATED: The file no longer contains the bytes that were read from it.
-        NOT_READ: The line is not read yet, or is incomplete.
-        SPOOLED: The line is stored durably on this host and is not acknowledged yet.
+        NOT_READ: The line has not been read yet, or is incomplete.
+        SPOOLED: The line is stored durably on this host, but is not acknowledged yet.
         ACKNOWLEDGED: A delivery service acknowledged the line.
         ACKNOWLEDGED_OR_SKIPPED: A delivery service acknowledged the line, or it was skipped as part
             of a copy or by a setting.
@@ -196,15 +199,14 @@ class LineTrace:
     """The result of tracing one line of a file on its log host.
 
     Attributes:
-        stage: How far the line was delivered.
+        stage: Delivery stage of the line.
         path: Path of the file as given by the user.
         offset: Offset at which the line begins; None if there is no such line.
         host_id: Host id of the tailer.
         source: Source of the file; None if the file is not tracked.
         file_id: Id of the file; None if the file is not tracked.
-        generation: Number of times that the content of the file was truncated or replaced; None if
-            the file is not tracked.
-        losses: Number of recorded losses under any of the file's names.
+        generation: Number of times the file was truncated or replaced; None if it is not tracked.
+        losses: Number of recorded losses for any of the file's paths.
     """
 
     stage: TraceStage
@@ -220,13 +222,13 @@ class LineTrace:
 def trace_line(
     state_dir: Path, path: Path, *, line: int | None = None, offset: int | None = None
 ) -> LineTrace:
-    """Determine how far a line was delivered, from the checkpoint and the file.
+    """Determine the delivery stage of a line from the checkpoint and the file.
 
     Args:
         state_dir: State folder of the tailer.
         path: Current path of the file.
         line: Number of the line, counted from 1. If `line` and `offset` are None, line 1 is traced.
-        offset: Offset at which the line begins, instead of its number.
+        offset: Offset at which the line begins. If it is given, `line` is ignored.
 
     Raises:
         UsageError: The file or the checkpoint does not exist, or this user may not read it.
@@ -285,7 +287,7 @@ def _traced(
 def determine_stage(
     file: CheckpointedFile | None, offset: int | None, size: int, *, skipped: bool
 ) -> TraceStage:
-    """Determine how far a line was delivered.
+    """Determine the delivery stage of a line.
 
     Args:
         file: The tracked file; None if the file is not tracked.
@@ -294,9 +296,9 @@ def determine_stage(
         skipped: Whether any bytes of the source were skipped. The checkpoint does not record which.
 
     Returns:
-        NOT_FOLLOWED without a file. TRUNCATED if the content is smaller than the part that was
-        read. NO_SUCH_LINE if `offset` is None or not within the content. Otherwise NOT_READ,
-        SPOOLED, or ACKNOWLEDGED (ACKNOWLEDGED_OR_SKIPPED if `skipped` is True).
+        NOT_FOLLOWED if `file` is None. TRUNCATED if the content is smaller than the part that was
+        read. NO_SUCH_LINE if `offset` is None or not less than `size`. Otherwise NOT_READ, SPOOLED,
+        or ACKNOWLEDGED (ACKNOWLEDGED_OR_SKIPPED if `skipped` is True).
     """
     if file is None:
         return TraceStage.NOT_FOLLOWED
@@ -403,10 +405,10 @@ _STAGE_TEXTS: Final = {
 def trace(
     context: click.Context, place: str, config_file: Path | None, offset: int | None, as_json: bool
 ) -> None:
-    """Show how far a line has come on this host, whether or not the tailer runs. Changes nothing.
+    """Show how far one line of a file was delivered. The tailer need not be running.
 
-    FILE is the current name of the file. LINE counts from 1, which is the default. The exit code is
-    1 if there is no such line to deliver.
+    FILE is the current path of the file. LINE is the line number, counted from 1 (default: 1). The
+    exit code is 1 if there is no such line to deliver. The command changes nothing.
 
     \b
     Examples:
@@ -433,7 +435,7 @@ def trace(
 def parse_line_place(place: str) -> tuple[Path, int | None]:
     """Split `FILE[:LINE]` into the path and the line number.
 
-    If a file exists whose name ends in a colon and a number, the whole text is its path.
+    If the whole text is the path of an existing file, it is not split.
 
     Args:
         place: Text of the form `FILE` or `FILE:LINE`. Lines are counted from 1.

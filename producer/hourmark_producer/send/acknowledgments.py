@@ -28,10 +28,10 @@ _REASONS_MAX: Final = 100  # per source; services have far fewer
 
 
 class DeadLetterCounts:
-    """Counts of dead letters (lines that delivery services could not parse) by source and reason.
+    """Counts dead letters by source and reason. Thread-safe.
 
-    A reason is logged when it first occurs for a source, and again when it occurs under a new
-    revision of the parsing rules. Thread-safe.
+    A dead letter is a line that a delivery service could not parse. A reason is logged when it
+    first occurs for a source, and again when it occurs under a new revision of the parsing rules.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class DeadLetterCounts:
         """Return the number of dead letters since the process started, by source and reason.
 
         A dead letter is a line that a service could not parse. Sources without dead letters are
-        absent.
+        omitted.
         """
         with self._lock:
             return {source: dict(counts) for source, counts in sorted(self._counts.items())}
@@ -119,8 +119,8 @@ class Acknowledgments:
     def record(self, file: TrackedFile, outgoing: SpooledRange, answer: RangeResponse) -> None:
         """Record in memory that a service acknowledged a byte range.
 
-        The file may then have one more range in flight, up to `window_max`. The range stays in the
-        checkpoint until `commit`.
+        The limit of ranges in flight for this file increases by one, up to `window_max`. The range
+        stays in the checkpoint until `commit` is called.
 
         Args:
             file: The file of the range.
@@ -146,8 +146,8 @@ class Acknowledgments:
             file: The file.
 
         Raises:
-            CheckpointFailed: The ranges were not removed. They may be sent again, which is
-                harmless.
+            CheckpointFailed: The ranges were not removed. They may be sent again, which does not
+                create duplicates.
         """
         if acknowledged := removal_changes(file):
             self.checkpoint.commit(acknowledged)
@@ -157,8 +157,7 @@ class Acknowledgments:
 def removal_changes(file: TrackedFile) -> list[Change]:
     """Return the SQL statements that remove a file's acknowledged ranges from the checkpoint.
 
-    The statements take effect when they are passed to `Checkpoint.commit`. Call
-    `forget_acknowledged` afterwards.
+    Pass the statements to `Checkpoint.commit`, then call `forget_acknowledged`.
 
     Args:
         file: The file.
@@ -174,7 +173,7 @@ def removal_changes(file: TrackedFile) -> list[Change]:
 def forget_acknowledged(file: TrackedFile) -> None:
     """Remove a file's acknowledged ranges from memory.
 
-    Call it after the statements from `removal_changes` were committed.
+    Call this function after you have committed the statements from `removal_changes`.
 
     Args:
         file: The file.

@@ -60,7 +60,7 @@ _JSON: Final = {"Content-Type": "application/json"}
 
 
 class NoServiceAvailable(Unavailable):
-    """Raised when no delivery service can accept a request now. Retry the same request later.
+    """Raised when no delivery service can currently accept a request. Retry it later.
 
     Attributes:
         retry_after_s: Seconds to wait, from the `Retry-After` header of the response; 0 if there
@@ -73,9 +73,9 @@ class NoServiceAvailable(Unavailable):
 
 
 class EventTypeUnavailable(NoServiceAvailable):
-    """Raised when the Kafka topic of an event type in the request cannot take records now.
+    """Raised when the Kafka topic of an event type in the request is unavailable.
 
-    The services work, so requests without this type are accepted. Retry the same request later.
+    The services accept requests that do not contain this type. Retry the same request later.
     """
 
 
@@ -96,7 +96,7 @@ class RequestUnauthorized(RequestRefused):
 class RequestTooLarge(RequestRefused):
     """Raised for status 413: the request body exceeds the size limit of the services.
 
-    The same range is accepted only after the limit of the services is raised. Later ranges are
+    The services accept this range only after an operator raises their limit. Later ranges are
     smaller.
     """
 
@@ -147,10 +147,10 @@ class SentRange:
         )
 
     def result(self) -> RangeResponse:
-        """Wait for the acknowledgement, and try the other services if the first one fails.
+        """Wait for the acknowledgement. If the service fails, try the other services.
 
         Returns:
-            The service's response, with the numbers of events and of unparsable lines in the range.
+            The response, with the numbers of events and of unparsable lines in the range.
 
         Raises:
             NoServiceAvailable: No service acknowledged the range. Send it again later.
@@ -197,9 +197,8 @@ class DeliveryServiceClient:
         """Return the time of a delivery service whose clock is trusted.
 
         Each byte range carries such a time as its observation time. If the latest reading is too
-        old, a request is sent to a service to obtain a new one. The returned time is not before an
-        earlier trusted reading of any service, unless the two are so far apart that one of them
-        must be wrong.
+        old, the method requests a new one from a service. The returned time never precedes an
+        earlier trusted reading, unless the two differ so much that one of them must be wrong.
 
         Args:
             age_max_s: Maximum age of the latest reading, in seconds.
@@ -208,8 +207,7 @@ class DeliveryServiceClient:
             The time, with the revision of the parsing rules that the service uses.
 
         Raises:
-            NoServiceAvailable: No service responded, or no service that responded has a trusted
-                clock. Retry later.
+            NoServiceAvailable: No service with a trusted clock responded. Retry later.
             RequestRefused: Every service refused the request.
         """
         with self._hello:
@@ -295,15 +293,15 @@ class DeliveryServiceClient:
     def send_range(self, byte_range: ByteRange, body: bytes) -> SentRange:
         """Send a byte range without waiting for its acknowledgement.
 
-        If sending fails, `SentRange.result` raises the error or tries another service; this method
-        raises no errors.
+        This method raises no exceptions. If sending fails, `SentRange.result` tries another service
+        or raises the error.
 
         Args:
             byte_range: The range, whose fields are sent as request headers.
             body: Bytes of the range, compressed with Zstandard.
 
         Returns:
-            The range in flight. The caller must call its `result` exactly once.
+            The range in flight. The caller must call its method `result` exactly once.
         """
         headers = range_headers(byte_range) | {
             "Content-Encoding": "zstd",
@@ -351,18 +349,19 @@ class DeliveryServiceClient:
         The times are not adjusted for the age of the responses.
 
         Returns:
-            Unix milliseconds by service name. Services that have not responded yet are absent.
+            Maps each service name to its time in Unix milliseconds. Services that have not
+            responded yet are omitted.
         """
         with self._noting:
             return self._clocks.clocks_ms()
 
     def clock_errors(self) -> dict[str, str]:
-        """Return why the clocks of delivery services are not trusted.
+        """Return the reasons why the clocks of delivery services are not trusted.
 
         The time of such a service is never used as the observation time of a byte range.
 
         Returns:
-            Messages by service name; empty if all clocks are trusted.
+            Maps the name of each such service to a message; empty if all clocks are trusted.
         """
         names = self._names()
         with self._noting:
@@ -379,8 +378,7 @@ class DeliveryServiceClient:
                 service needs its own report, because the report uses that service's clock.
 
         Raises:
-            NoServiceAvailable: No service accepted the report. The next report can be sent as
-                usual.
+            NoServiceAvailable: No service accepted the report. Send the next report as usual.
             RequestRefused: Every service refused the report.
         """
         self.services.refresh_addresses()

@@ -30,11 +30,11 @@ READING_MAX_AGE_S: Final = 600.0
 
 
 class ClockReading(NamedTuple):
-    """Time and parsing rules of a delivery service, as one of its responses states them.
+    """Time and parsing rules of a delivery service, from one of its responses.
 
     Attributes:
-        clock_ms: The service's clock, in Unix milliseconds.
-        rules: Revision of the parsing rules in force at the service; None if it has none.
+        clock_ms: Time of the service's clock in Unix milliseconds.
+        rules: Revision of the parsing rules that the service uses; None if it has none.
         at_s: When the response was received, in seconds of this host's monotonic clock.
     """
 
@@ -52,11 +52,11 @@ class ClockReading(NamedTuple):
 
 
 class ServiceClocks:
-    """Decides which delivery services have a trusted clock, from the time in their responses.
+    """Compares the clocks of delivery services, and decides which of them are trusted.
 
-    A clock is trusted if at least half of all clocks, including this host's, agree with it. If no
-    clock reaches half, those with the most agreement are trusted. Not thread-safe: the caller must
-    hold a lock.
+    A clock is trusted if at least half of all clocks, including the clock of this host, agree with
+    it. If there is no such clock, those with the most agreement are trusted. Not thread-safe: the
+    caller must hold a lock.
 
     Args:
         clock: Clock of this host, which is compared with the clocks of the services.
@@ -83,7 +83,8 @@ class ServiceClocks:
         The times are not adjusted for the age of the responses.
 
         Returns:
-            Unix milliseconds by service name. Services that have not responded yet are absent.
+            Maps each service name to its time in Unix milliseconds. Services that have not
+            responded yet are omitted.
         """
         return {service: reading.clock_ms for service, reading in self._readings.items()}
 
@@ -94,7 +95,7 @@ class ServiceClocks:
             services: Names of the services.
 
         Returns:
-            Readings by service name. Services without a recent reading are absent.
+            Maps each service name to its reading. Services without a recent reading are omitted.
         """
         since_s = self._clock.monotonic_s() - READING_MAX_AGE_S
         return {
@@ -107,10 +108,10 @@ class ServiceClocks:
         """Return whether no two clocks agree, so that the clocks of more services must be read.
 
         Args:
-            services: Names of the services to compare. This host's clock is compared, too.
+            services: Names of the services to compare. The clock of this host is included.
 
         Returns:
-            True if there are recent readings and each clock agrees only with itself.
+            True if no two clocks agree. False also if there are no recent readings.
         """
         return max(self._agreement_counts(self.recent_readings(services)).values(), default=0) == 1
 
@@ -121,7 +122,7 @@ class ServiceClocks:
             services: Names of the services.
 
         Returns:
-            Readings by service name; empty if no service has responded recently.
+            Maps each service name to its reading; empty if no service has responded recently.
         """
         heard = self.recent_readings(services)
         agreeing = self._agreement_counts(heard)
@@ -138,13 +139,14 @@ class ServiceClocks:
         return {name: _count_agreeing(ms, all_ms) for name, ms in ahead_ms.items()}
 
     def errors(self, services: Collection[str]) -> dict[str, str]:
-        """Return why the clocks of given services are not trusted, as messages for operators.
+        """Return the reasons why the clocks of given services are not trusted.
 
         Args:
             services: Names of the services.
 
         Returns:
-            Messages by service name; empty if all clocks are trusted.
+            Maps the name of each such service to a message for operators; empty if all clocks are
+            trusted.
         """
         believed, troubles = self.trusted_readings(services), {}
         for service, reading in self.recent_readings(services).items():
@@ -169,12 +171,10 @@ _DIGITS: Final = 19
 
 
 class ClockFloor:
-    """The latest time that a trusted service clock has reported, kept in a file across restarts.
+    """The latest time that a trusted service clock reported, kept in a file across restarts.
 
-    The tailer does not stamp byte ranges with an earlier time, unless the two times are so far
-    apart that one of them must be wrong.
-
-    Not thread-safe: the caller must hold a lock.
+    Byte ranges never carry an earlier time, unless the two times differ so much that one of them
+    must be wrong. Not thread-safe: the caller must hold a lock.
 
     Args:
         path: File that stores the value; None to keep it in memory only.
@@ -198,8 +198,8 @@ class ClockFloor:
     def save(self) -> None:
         """Write the value to the file if it has increased.
 
-        Call it before a host report is sent, so that ranges sent after a restart do not carry an
-        earlier time than the report. If the file cannot be written, the error is ignored.
+        Call this method before you send a host report. Ranges that are sent after a restart then
+        carry no earlier time than the report. If the file cannot be written, the error is ignored.
         """
         if self._path is None or self.ms == self._saved_ms:
             return

@@ -53,8 +53,8 @@ class ServiceAddress(NamedTuple):
         is_tls: Whether the URL begins with https://.
         host: Host name or IP address in the URL.
         port: TCP port; 80 or 443 if the URL has none.
-        prefix: Path in the URL, which is put before every request path.
-        headers: Header fields for every request, made from the user and password in the URL.
+        prefix: Path in the URL, which is the prefix of every request path.
+        headers: Header fields for every request, derived from the user and password in the URL.
         ip: IP address to connect to. If empty, `host` is resolved for each connection.
     """
 
@@ -103,7 +103,7 @@ class ServiceAddress(NamedTuple):
 
     @property
     def is_ip_literal(self) -> bool:
-        """Whether the host is an IP address and not a name, so that it need not be resolved."""
+        """Whether the host is an IP address, which need not be resolved."""
         try:
             ipaddress.ip_address(self.host)
         except ValueError:
@@ -235,7 +235,7 @@ class ConnectionPool:
         timeout_s: float,
         tls: ssl.SSLContext,
     ) -> HttpResponse:
-        """Send one request, wait for its response and return it.
+        """Send one request and wait for its response.
 
         Args:
             address: Address of the service.
@@ -282,7 +282,7 @@ class ConnectionPool:
             tls: TLS settings for https:// addresses.
 
         Returns:
-            The response in progress. The caller must call its `result`.
+            The pending response. The caller must call its method `result` exactly once.
 
         Raises:
             OSError: The request could not be sent completely. The service may have received it.
@@ -334,8 +334,8 @@ class ConnectionPool:
         """Return a connection to the pool, so that later requests can use it.
 
         Args:
-            address: Address of the service to which the connection leads.
-            connection: The connection, which must not have a pending response.
+            address: Address of the service.
+            connection: A connection to this service without a pending response.
 
         Returns:
             True if the pool keeps the connection. False if the pool is closed; the caller must then

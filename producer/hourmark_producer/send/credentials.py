@@ -41,7 +41,7 @@ class RequestCredentials(NamedTuple):
 
 
 class Credentials:
-    """The token and the TLS certificates of a tailer, which are reloaded when their files change.
+    """The token and TLS certificates of a tailer. They are reloaded when their files change.
 
     If a changed file cannot be used, an error is logged and the previous credentials stay in use.
     Thread-safe.

@@ -49,7 +49,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FileExaminer:
-    """Determines, before a file is read, whether the file grew, was truncated or is a copy.
+    """Examines files before they are read: whether they grew, were truncated or are copies.
 
     Thread-safe if each file is used by one thread at a time.
 
@@ -70,22 +70,21 @@ class FileExaminer:
     clock: Clock
 
     def examine(self, file: TrackedFile, descriptor: int) -> ReadableContent | RangeCut:
-        """Determine how an open file changed since it was last examined, and save its position.
+        """Determine how an open file changed since the last examination, and save its position.
 
-        If unread bytes were truncated and no other file contains them, their number is recorded as
-        a loss.
+        If unread bytes were truncated and no other file contains them, they are recorded as lost.
 
         Args:
             file: The file.
             descriptor: File descriptor, open for reading.
 
         Returns:
-            The content from which the next byte range can be cut. If the file was truncated and a
-            copy contains its unread bytes, the next range of that copy instead.
+            Size and read position of the file, from which the next byte range can be cut. If the
+            file was truncated and a copy contains its unread bytes, the next range of the copy
+            instead.
 
         Raises:
-            RetryLater: It cannot be decided yet what happened to the file. Call again after a
-                pause.
+            RetryLater: It is not known yet what happened to the file. Call again after a pause.
             OSError: The file cannot be read.
             CheckpointFailed: The position or the loss cannot be saved.
         """

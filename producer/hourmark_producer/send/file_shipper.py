@@ -66,11 +66,11 @@ _ROUNDS_TOGETHER: Final = (
 
 @dataclasses.dataclass(kw_only=True)
 class FileShipper:
-    """Ships the unread bytes of log files to the delivery services as byte ranges.
+    """Sends the unread bytes of log files to the delivery services as byte ranges.
 
-    Each range is first spooled (stored in the checkpoint, from which it is sent again after a
-    failure or restart), then sent and acknowledged. Thread-safe if each file is used by one thread
-    at a time.
+    Each range is first spooled, which means stored in the checkpoint. It is then sent repeatedly
+    until a service acknowledges it, even after a restart. Thread-safe if each file is used by one
+    thread at a time.
 
     Attributes:
         client: Client for the delivery services.
@@ -84,7 +84,7 @@ class FileShipper:
         acknowledgments: Records acknowledgements.
         clock: Clock of this host.
         slots: Slots for additional ranges in flight, shared by all files.
-        finishing: Whether to deliver only ranges that are already spooled and cut no new ones.
+        finishing: Whether to send only ranges that are already spooled.
     """
 
     client: DeliveryServiceClient
@@ -104,16 +104,16 @@ class FileShipper:
         self._compressors = RangeCompressorPool(self.sizes.limits.range_bytes)
 
     def step(self, file: TrackedFile) -> bool:
-        """Ship the unread bytes of one file, up to `RANGES_PER_TURN` byte ranges.
+        """Send unread bytes of one file as at most `RANGES_PER_TURN` byte ranges.
 
-        Ranges that an earlier step left unacknowledged are sent first. If the step fails, call it
-        again after a pause; no bytes are lost.
+        Unacknowledged ranges of earlier steps are sent first. If the step fails, call the method
+        again after a pause. No bytes are lost.
 
         Args:
             file: The file.
 
         Returns:
-            Whether there may be more to ship now.
+            Whether the file may have more bytes to send now.
 
         Raises:
             NoServiceAvailable: No service accepted a range.
@@ -133,15 +133,16 @@ class FileShipper:
         return more
 
     def is_small(self, file: TrackedFile) -> bool:
-        """Return whether one small range can hold all unread bytes of a file.
+        """Return whether all unread bytes of a file fit into one small range.
 
-        Such files can be passed to `step_batch`.
+        Pass such files to `step_batch`.
 
         Args:
             file: The file.
 
         Returns:
-            False if the file has more unread bytes, has ranges in flight or is not open.
+            False also if the file has ranges in flight, is not open, or vanished or was truncated
+            and its unread content is being searched for.
         """
         progress = file.progress
         if progress.in_flight or file.descriptor is None or file.rest is not None:
@@ -151,16 +152,17 @@ class FileShipper:
         )
 
     def step_batch(self, files: Sequence[TrackedFile]) -> dict[TrackedFile, bool | Exception]:
-        """Ship the unread bytes of several small files in shared checkpoint transactions.
+        """Send the unread bytes of several small files in shared checkpoint transactions.
 
-        A failure of one file does not affect the other files. However, once no service was
-        available, the remaining ranges are only stored; the next step sends them.
+        A failure of one file does not affect the other files. However, if no service is available,
+        the remaining ranges are only stored. The next step sends them.
 
         Args:
             files: Files for which `is_small` returned True.
 
         Returns:
-            For each file, whether there may be more to ship, or the exception that its step raised.
+            Maps each file to True if it may have more bytes to send, to False if not, or to the
+            exception that its step raised.
         """
         results = dict[TrackedFile, bool | Exception]()
         active = list(files)

@@ -28,8 +28,8 @@ class PendingRange(Protocol):
         """Return the file descriptor that becomes readable when the response arrives.
 
         Returns:
-            The descriptor, or None if there is none, for example because sending failed. Call
-            `result` at once in this case.
+            The descriptor; None if there is none, for example because sending failed. In this case,
+            call `result` immediately.
         """
         ...
 
@@ -47,12 +47,12 @@ class PendingRange(Protocol):
 
 
 class InFlightSlots:
-    """A counting semaphore that limits the byte ranges in flight beyond the first of each file.
+    """A counting semaphore that limits the number of additional byte ranges in flight.
 
-    A file can always have one range in flight; each additional one needs a slot. Thread-safe.
+    A file can always have one range in flight. Each additional range needs a slot. Thread-safe.
 
     Args:
-        count: Number of slots. Each slot accounts for one compressed range in memory.
+        count: Number of slots. Each slot in use holds one compressed range in memory.
     """
 
     def __init__(self, count: int = IN_FLIGHT_SLOTS) -> None:
@@ -73,11 +73,11 @@ class InFlightSlots:
 
 
 class InFlightRanges:
-    """The byte ranges of one file that were sent and have no response yet, beyond the first one.
+    """The additional byte ranges of one file that were sent and await a response.
 
-    All files share a limited number of slots for additional ranges. Each range in this object
-    occupies a slot until `wait_for_next` returns it. The one range that a file may have in flight
-    without a slot is not sent with this object. Not thread-safe.
+    A file can always have one range in flight, which is not managed by this object. Each additional
+    range occupies a slot until `wait_for_next` returns it. All files share a limited number of
+    slots. Not thread-safe.
 
     Args:
         slots: Slots that all files share.
@@ -89,7 +89,7 @@ class InFlightRanges:
 
     @property
     def count(self) -> int:
-        """Number of ranges that were sent and that `wait_for_next` has not returned yet."""
+        """Number of sent ranges that `wait_for_next` has not returned yet."""
         return len(self._ranges)
 
     def try_send(self, outgoing: SpooledRange, send: Callable[[], PendingRange]) -> bool:
@@ -97,7 +97,7 @@ class InFlightRanges:
 
         Args:
             outgoing: The range, as it is stored in the checkpoint.
-            send: Function that sends the range. Exceptions that it raises are not caught.
+            send: Function that sends the range. Its exceptions are propagated.
 
         Returns:
             True if the range was sent; `wait_for_next` will return it. False if no slot is free.
@@ -117,12 +117,12 @@ class InFlightRanges:
         return bool(self._ranges) and self._find_ready(0.0) is not None
 
     def wait_for_next(self) -> tuple[SpooledRange, RangeResponse | Exception]:
-        """Wait until the response to any range in flight arrives, and release the range's slot.
+        """Wait for the response to any range in flight, and release the slot of that range.
 
-        Call it only if `count` is greater than 0.
+        Call this method only if `count` is greater than 0.
 
         Returns:
-            The range, and either the response of the service or the exception that sending raised.
+            The range, and either the response of the service or the exception that was raised.
         """
         outgoing, sent = self._ranges.pop(self._find_ready(RANGE_TIMEOUT_S) or 0)
         try:

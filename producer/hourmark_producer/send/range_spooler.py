@@ -46,7 +46,8 @@ class RangeCompressor(NamedTuple):
 
     Attributes:
         zstd: Compresses the body of a range.
-        buffer: Buffer for the uncompressed bytes, as large as the largest range of several lines.
+        buffer: Buffer for the uncompressed bytes. Its size is the maximum size of a range that
+            contains several lines.
     """
 
     zstd: zstandard.ZstdCompressor
@@ -65,7 +66,7 @@ class RangeCompressorPool:
         """Create the compressors and their buffers.
 
         Args:
-            buffer_bytes: Size of each buffer in bytes, which is the maximum size of a range of
+            buffer_bytes: Size of each buffer in bytes: the maximum size of a range that contains
                 several lines.
             count: Number of compressors.
             patience_s: Seconds that `acquire` waits for a free compressor before it creates another
@@ -81,8 +82,8 @@ class RangeCompressorPool:
     def acquire(self) -> Iterator[RangeCompressor]:
         """Return a context manager that yields a compressor, and returns it to the pool on exit.
 
-        The caller waits up to `patience_s` for a free compressor; then another one is created. A
-        file whose reads hang, for example on a file server, therefore does not block other files.
+        If no compressor is free within `patience_s` seconds, another one is created. Therefore, a
+        file whose reads hang, for example on a file server, does not block other files.
         """
         try:
             taken = self._idle.get(timeout=self._patience_s)
@@ -105,9 +106,9 @@ class PreparedRange(NamedTuple):
     """A byte range that is ready to be stored in the checkpoint and then sent.
 
     Attributes:
-        changes: SQL statements that store the range and move the position of the file.
-        progress: Progress of the file to set after the commit. Its last range in flight is the new
-            range.
+        changes: SQL statements that store the range and update the position of the file.
+        progress: Progress to assign to the file after the commit. Its last range in flight is the
+            new range.
         body: The compressed bytes.
     """
 
@@ -117,7 +118,7 @@ class PreparedRange(NamedTuple):
 
 
 class RangeSpooler:
-    """Creates numbered, compressed byte ranges from bytes that were cut from files.
+    """Creates numbered, compressed byte ranges from bytes that were read from files.
 
     Thread-safe if each file is used by one thread at a time.
 
@@ -152,8 +153,8 @@ class RangeSpooler:
         """Create the next byte range of a file. The caller commits and sends it.
 
         Args:
-            file: The file from which the bytes were cut.
-            cut: The bytes, and whether they are whole lines.
+            file: The file from which the bytes were read.
+            cut: The bytes, and whether they are complete lines.
             reading: Time of a service's clock and revision of its parsing rules. The range carries
                 both.
             compressor: Compresses the bytes.

@@ -71,7 +71,7 @@ class HostReporter:
         loop.
 
         Args:
-            every_s: Seconds between two reports. The first report is sent at once.
+            every_s: Seconds between two reports. The first report is sent immediately.
             stop: Event that ends the loop.
         """
         while not stop.is_set() and not self._has_service():
@@ -107,11 +107,11 @@ class HostReporter:
                 self.throttle.resolve(key)
 
     def send(self, *, goodbye: bool = False) -> bool:
-        """Send one host report. A failure is logged and not raised.
+        """Send one host report. Failures are logged and not raised.
 
         Args:
-            goodbye: Whether to state that this host sends no more data, so that closing an hour
-                does not wait for it.
+            goodbye: Whether to state that this host sends no more data. Hourly buckets are then
+                closed without waiting for it.
 
         Returns:
             Whether a service accepted the report.
@@ -161,7 +161,7 @@ class AcknowledgmentTarget(NamedTuple):
 
     @classmethod
     def from_file(cls, file: TrackedFile) -> AcknowledgmentTarget:
-        """Return a target with the content size that the latest scan of a file observed.
+        """Create a target from the content size that the latest scan of a file observed.
 
         Args:
             file: The tracked file.
@@ -171,8 +171,8 @@ class AcknowledgmentTarget(NamedTuple):
     def is_met(self) -> bool:
         """Return whether services acknowledged all bytes of the file up to the target size.
 
-        An unterminated last line does not count. If the file no longer exists, the target is met
-        once none of its ranges is in flight, because its unread bytes are recorded as lost.
+        An unterminated last line is ignored. If the file no longer exists, its unread bytes are
+        recorded as lost, and the target is met once none of its ranges is in flight.
         """
         progress = self.file.progress  # one consistent moment
         sent = progress.in_flight
@@ -199,9 +199,9 @@ class AcknowledgmentTarget(NamedTuple):
 class CaughtUpClaim:
     """The time up to which services acknowledged all lines of one source. Thread-safe.
 
-    Each full scan starts an attempt to move this time forward. The attempt succeeds once every file
-    that the scan found is acknowledged up to its size. The time is then the start of that scan, by
-    the clock of each service and by this host's monotonic clock.
+    Each full scan starts an attempt to move this time forward. The attempt succeeds once all files
+    that the scan found are acknowledged up to their sizes. The start of that scan is then the new
+    time. It is recorded by the clock of each service and by this host's monotonic clock.
     """
 
     def __init__(self) -> None:
@@ -219,13 +219,13 @@ class CaughtUpClaim:
         """Start an attempt to move the acknowledged time forward. Call it after each full scan.
 
         The attempt succeeds once services have acknowledged all target files up to the sizes that
-        the scan found. The acknowledged time is then the start of the scan. If an earlier attempt
-        is pending, it continues and the new one is ignored. However, a pending attempt that cannot
-        succeed, because one of its files was truncated, is replaced.
+        the scan found. The acknowledged time is then the start of the scan. A pending attempt
+        continues, and the new one is ignored. If the pending attempt cannot succeed because one of
+        its files was truncated, the new attempt replaces it.
 
         Args:
-            readings_ms: Clock of each service before the scan, in Unix milliseconds by service
-                name.
+            readings_ms: Maps each service name to the time of its clock before the scan, in Unix
+                milliseconds.
             targets: The files that the scan found, with their sizes.
             at_s: Time before the scan, in seconds of this host's monotonic clock.
         """
@@ -239,15 +239,15 @@ class CaughtUpClaim:
         """Return the time up to which the source is acknowledged, by the clock of one service.
 
         A time far ahead of `clock_ms` was measured before the clock was set back. It is discarded,
-        because lines that are written now would appear to precede it.
+        because new lines would appear to precede it.
 
         Args:
             service: Name of the service.
             clock_ms: Latest reading of the service's clock, in Unix milliseconds; None if unknown.
 
         Returns:
-            Unix milliseconds; None if no attempt with a clock of this service has succeeded yet, or
-            none since the clock was set back.
+            Unix milliseconds; None before the first successful attempt with this clock, and before
+            the next one after the clock was set back.
         """
         with self._lock:
             self._complete_attempt()
@@ -271,8 +271,8 @@ class CaughtUpClaim:
         """Return whether services acknowledged all lines that existed at a given time.
 
         Args:
-            since_s: The time, in seconds of this host's monotonic clock. If None, any time: the
-                result is whether an attempt has ever succeeded.
+            since_s: The time, in seconds of this host's monotonic clock. If None, the method
+                returns whether any attempt has succeeded.
         """
         with self._lock:
             self._complete_attempt()
@@ -296,7 +296,7 @@ class CaughtUpClaims:
         sources: Names of all configured sources.
 
     Attributes:
-        sources: The same names.
+        sources: Names of all configured sources.
     """
 
     def __init__(self, sources: Iterable[str]) -> None:
@@ -310,11 +310,11 @@ class CaughtUpClaims:
         active_files: Iterable[TrackedFile],
         at_s: float,
     ) -> None:
-        """Start an attempt for each source that a full scan found completely.
+        """Start attempts to move the acknowledged times of completely scanned sources forward.
 
         Args:
-            readings_ms: Clock of each service before the scan, in Unix milliseconds by service
-                name. If it is empty, no attempt is started.
+            readings_ms: Maps each service name to the time of its clock before the scan, in Unix
+                milliseconds. If it is empty, no attempt is started.
             complete: The sources that were scanned completely.
             active_files: The files that are not completely acknowledged.
             at_s: Time before the scan, in seconds of this host's monotonic clock.
@@ -336,8 +336,8 @@ class CaughtUpClaims:
             clock_ms: Latest reading of the service's clock, in Unix milliseconds; None if unknown.
 
         Returns:
-            Unix milliseconds by source; None if no attempt with a clock of this service has
-            succeeded yet, or none since the clock was set back.
+            Maps each source to a time in Unix milliseconds; None before the first successful
+            attempt with this clock, and before the next one after the clock was set back.
         """
         return {
             source: claim.service_time_ms(service, clock_ms)
@@ -348,7 +348,7 @@ class CaughtUpClaims:
         """Return the time up to which each source is acknowledged, by this host's monotonic clock.
 
         Returns:
-            Seconds by source; None if no attempt has succeeded yet.
+            Maps each source to a time in seconds; None if no attempt has succeeded yet.
         """
         return {source: claim.monotonic_time_s() for source, claim in self._claims.items()}
 
@@ -356,7 +356,7 @@ class CaughtUpClaims:
         """Return whether all lines of all sources that existed at a given time are acknowledged.
 
         Args:
-            since_s: The time, in seconds of this host's monotonic clock. If None, any time: the
-                result is whether an attempt of each source has ever succeeded.
+            since_s: The time, in seconds of this host's monotonic clock. If None, the method
+                returns whether each source has had a successful attempt.
         """
         return all(claim.is_caught_up(since_s=since_s) for claim in self._claims.values())

@@ -37,12 +37,12 @@ TOGETHER_MAX: Final = 32  # small files in one step; memory: a small range each
 class SenderPool:
     """A fixed number of threads that send the unread bytes of queued files.
 
-    Each thread takes a file from the queue, and ships a part of it (a step). A failed step is
-    repeated after a delay. Call `start`, then `allow_sending`, and finally `stop`.
+    Each thread takes a file from the queue and sends part of it, which is called a step. A failed
+    step is repeated after a delay. Call `start`, then `allow_sending`, and finally `stop`.
 
     Attributes:
-        shipper: Ships a file, one step at a time.
-        schedule: Queue of files that have work to do.
+        shipper: Sends a file, one step at a time.
+        schedule: Queue of files that have unread or unsent bytes.
         throttle: Logs each lasting problem once when it begins and once when it ends.
         backoff_max_s: Maximum delay before a step is repeated, in seconds.
         on_error: Called with an unexpected exception, which ends the thread that raised it.
@@ -71,7 +71,7 @@ class SenderPool:
     def allow_sending(self) -> None:
         """Allow the threads to send byte ranges.
 
-        Call it once the first host report is delivered.
+        Call this method after the first host report was delivered.
         """
         self._may_send.set()
 
@@ -191,8 +191,8 @@ class SenderPool:
 def retry_delay_s(error: Exception, *, failures: int, max_s: float, rng: random.Random) -> float:
     """Return the delay in seconds before a failed step of a file is repeated.
 
-    The delay grows exponentially with the number of failures. After `RequestRefused`, it is `max_s`
-    at once. After `EventTypeUnavailable`, it is at most `TOPIC_RETRY_MAX_S`.
+    The delay grows exponentially with the number of failures. After `RequestRefused`, it is always
+    `max_s`. After `EventTypeUnavailable`, it is at most `TOPIC_RETRY_MAX_S`.
 
     Args:
         error: The error that the step raised.

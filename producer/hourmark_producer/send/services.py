@@ -88,7 +88,7 @@ def backoff_delay_s(failures: int, max_s: float, rng: random.Random) -> float:
     """Return an exponential backoff delay with jitter, in seconds.
 
     The base delay doubles with each failure, up to `max_s`. The result is a random value between
-    half of the base delay and all of it.
+    half the base delay and the full base delay.
 
     Args:
         failures: Number of consecutive failures, including this one; at least 1.
@@ -172,14 +172,15 @@ class ServiceSelector:
     ) -> ServiceEndpoint | None:
         """Select the delivery service for the next request.
 
-        A service that is not in backoff and has the fewest requests in flight is selected.
+        The preferred choice is a service that is not in backoff and has the fewest requests in
+        flight.
 
         Args:
             tried: Services that already failed this request. They are not selected.
             preferred: Service to select if it is available and its latest request did not fail.
 
         Returns:
-            The service. None if all services were tried or must not be used before their
+            The service; None if all services were tried, or may not be used before their
             `Retry-After` time.
         """
         with self._lock:
@@ -270,10 +271,11 @@ class ServiceSelector:
                 )
 
     def retry_after_s(self) -> float:
-        """Return how many seconds all services still refuse requests because of `Retry-After`.
+        """Return the time until a request may be sent again, according to `Retry-After` headers.
 
         Returns:
-            The shortest remaining time; 0 if at least one service accepts requests now.
+            The shortest remaining time of all services in seconds; 0 if at least one service may
+            be used now.
         """
         with self._lock:
             return max(
@@ -296,8 +298,8 @@ class ServiceSelector:
     def refresh_addresses(self, resolve: Resolve = resolve_host) -> None:
         """Resolve the host names of all services again, at most every `RESOLVE_EVERY_S` seconds.
 
-        The call may take several seconds, during which other threads are not blocked. A name that
-        cannot be resolved keeps its addresses; no exception is raised.
+        The call may take several seconds. It does not block other threads. If a name cannot be
+        resolved, it keeps its addresses, and no exception is raised.
 
         Args:
             resolve: Function that returns the IP addresses of a host name and port.

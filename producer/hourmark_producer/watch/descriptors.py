@@ -28,14 +28,16 @@ _TURN_S: Final = 1.0
 
 
 def raise_open_file_limit() -> int:
-    """Raise the soft limit of open files of this process (RLIMIT_NOFILE) up to the hard limit.
+    """Raise the soft limit of open files (RLIMIT_NOFILE) of this process to the hard limit.
+
+    The soft limit is set to at most 65,536.
 
     Returns:
-        The number of log files that may be open at the same time. Some descriptors are reserved for
+        The number of log files that may be open at the same time. 64 descriptors are reserved for
         other purposes.
 
     Raises:
-        ConfigError: The hard limit permits fewer than `RESERVE` + `FILES_MIN` open files. Increase
+        ConfigError: The hard limit is lower than `RESERVE` + `FILES_MIN` (72). Increase
             `LimitNOFILE` or `ulimit -n`.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -53,11 +55,11 @@ def raise_open_file_limit() -> int:
 class DescriptorBudget:
     """Limits the number of open log files, and decides which files stay open.
 
-    Only the scanning thread uses it.
+    Not thread-safe.
 
     Attributes:
         files: All tracked files.
-        schedule: Queue of files. Files that a worker has are not closed.
+        schedule: Queue of files. A file that is assigned to a worker is not closed.
         clock: Clock that measures for how long files have been open.
         limit: Maximum number of open files.
     """
@@ -72,14 +74,14 @@ class DescriptorBudget:
         self._spent = False
 
     def begin(self) -> None:
-        """Count the open files again. Call it before each series of calls that open files."""
+        """Recount the open files. Call this method before you open a series of files."""
         self._held = sum(file.descriptor is not None for file in self.files)
         self._spent = False
 
     def can_open_another(self) -> bool:
         """Return whether another file may be opened.
 
-        If the limit is reached, some files that were read completely are closed first.
+        If the limit is reached, the method first closes some files that were read completely.
         """
         if self._held >= self.limit and not self._spent:
             read = [
@@ -93,16 +95,17 @@ class DescriptorBudget:
         return self._held < self.limit
 
     def select_to_open(self, waiting: list[TrackedFile]) -> list[TrackedFile]:
-        """Select the files that may be opened now, and close other files if the limit is reached.
+        """Select the files that may be opened now.
 
-        The files that were opened longest ago are selected first. To make room, the files that have
-        been open longest are closed, but none that has been open for less than a second.
+        Files that were opened longest ago are selected first. If the limit is reached, the method
+        closes the files that have been open longest, but only if they have been open for at least
+        one second.
 
         Args:
             waiting: Closed files that have unread bytes.
 
         Returns:
-            The files to open; empty if no other file could be closed.
+            The files to open; empty if the limit is reached and no file could be closed.
         """
         wanted = min(len(waiting), self._some)
         if wanted and not self.can_open_another():
@@ -124,12 +127,10 @@ class DescriptorBudget:
         self._held += 1
 
     def close_excess(self, file: TrackedFile) -> None:
-        """Close a file that was opened above the limit, only to identify it.
-
-        The number of open files is reduced by one.
+        """Close a file that was opened above the limit only to identify it.
 
         Args:
-            file: A file to which `assign` gave a descriptor.
+            file: A file to which `assign` gave a descriptor. It no longer counts as open.
         """
         file.close()
         self._held -= 1

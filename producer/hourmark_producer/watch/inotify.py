@@ -1,10 +1,10 @@
-"""Notifications from inotify(7) that something in a folder was written, created or renamed.
+"""Notifications from inotify(7) about files in a folder that were written, created or renamed.
 
-They are hints and never complete: writes through mmap, writes of other machines on a network file
-system, targets of links in unwatched folders, and events after a queue overflow are missing.
-Polling finds everything; hints only tell what to scan earlier. Each folder needs one watch, however
-many files it contains. Folders beyond the system's limit (fs.inotify.max_user_watches) are only
-polled.
+The notifications are hints and never complete. They do not include writes through mmap, writes of
+other machines on a network file system, targets of links in unwatched folders, and events after a
+queue overflow. Scans find all changes; hints only cause some files to be scanned earlier. Each
+folder needs one watch, regardless of the number of its files. Folders beyond the system limit
+(fs.inotify.max_user_watches) are only scanned.
 
 Uses libc through ctypes: three stable calls, instead of another package on each host.
 """
@@ -40,13 +40,13 @@ _LOG = logging.getLogger(__name__)
 
 
 class FolderNotifications(NamedTuple):
-    """The inotify events in watched folders since the previous call of `InotifyWatcher.take_events`.
+    """Changes in watched folders, as returned by `InotifyWatcher.take_events`.
 
     Attributes:
         written: Paths of files that were written to. The folder is spelled as it was passed to
             `watch`.
-        moved: Whether a file was created, deleted or renamed, or events were lost. Scan all folders
-            in this case.
+        moved: Whether a file was created, deleted or renamed, or events were lost. If True, scan
+            all folders.
     """
 
     written: set[str]
@@ -54,10 +54,10 @@ class FolderNotifications(NamedTuple):
 
 
 class InotifyWatcher:
-    """Watches folders for changes with inotify(7). Used by one thread.
+    """Watches folders for changes with inotify(7). Not thread-safe.
 
-    Folders are not watched if inotify is not available or its limits are reached. The first such
-    failure is logged, and no exception is raised.
+    Folders are not watched if inotify is unavailable or its limits are reached. The first failure
+    is logged. No exception is raised.
     """
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class InotifyWatcher:
 
         Returns:
             Whether the number of watched folders increased. If True, scan the folders once, because
-            earlier changes in them are not reported.
+            changes before this call are not reported.
         """
         if self._queue is None:
             return False

@@ -34,9 +34,9 @@ _EARLIER: Final = 0.2
 
 
 class ScanPace:
-    """Decides when the next full scan is due, so that scans use a limited share of CPU time.
+    """Schedules full scans so that they use a limited share of CPU time.
 
-    A full scan checks all files of all sources. Only the scanning thread uses this class, because
+    A full scan checks all files of all sources. Call all methods in the thread that scans, because
     the CPU time of the calling thread is measured.
 
     Args:
@@ -53,19 +53,18 @@ class ScanPace:
         self._wanted = True
 
     def begin(self) -> None:
-        """Record the start of a full scan and measure its CPU time from now on."""
+        """Record the start of a full scan, and start measuring its CPU time."""
         self._began_s, self._cpu_s = self._clock.monotonic_s(), time.thread_time()
         self._wanted = False
 
     def end(self, *, is_urgent: bool) -> None:
-        """Record the end of a full scan, and determine the interval until the next one.
+        """Record the end of a full scan, and calculate the interval until the next one.
 
-        The interval is longer, the more CPU time the scan took.
+        The more CPU time the scan used, the longer the interval.
 
         Args:
-            is_urgent: Whether scans may use the share `URGENT_SHARE` (10 %) of a core instead of
-                `LOOK_SHARE` (0.3 %), for example while the tailer delivers all data before it
-                exits.
+            is_urgent: Whether scans may use 10 % of a core (`URGENT_SHARE`) instead of 0.3 %
+                (`LOOK_SHARE`), for example while the tailer delivers all data before it exits.
         """
         took_s, share = time.thread_time() - self._cpu_s, URGENT_SHARE if is_urgent else LOOK_SHARE
         self._wait_s = max(self._scan_seconds, min(took_s / share, SLOWEST_S))
@@ -74,15 +73,14 @@ class ScanPace:
     def is_slow(self) -> bool:
         """Whether the interval between full scans is longer than `scan_seconds`.
 
-        Only then is it useful to watch folders for changes between scans.
+        If so, it is useful to watch folders for changes between scans.
         """
         return self._wait_s > self._scan_seconds
 
     def request_scan(self) -> None:
-        """Request that the next full scan begins earlier than the CPU limit requires.
+        """Request that the next full scan begins early, after a fifth of the usual interval.
 
-        Call it when a change was detected that only a full scan can examine. The request applies to
-        one scan.
+        Call this method when a change requires a full scan. The request applies to one scan only.
         """
         self._wanted = True
 
@@ -93,7 +91,7 @@ class ScanPace:
 
 
 class PartialScans:
-    """Selects the files to check between two full scans: those that changed recently.
+    """Selects recently changed files, which are checked between two full scans.
 
     Call `begin` after each full scan, and `select_files` before each partial scan. Not thread-safe.
 
@@ -107,9 +105,10 @@ class PartialScans:
         self._recent: set[TrackedFile] = set()
 
     def begin(self, files: Iterable[TrackedFile]) -> None:
-        """Select the files that changed within the last `RECENT_S` (10) seconds, after a full scan.
+        """Select the files that changed within the last `RECENT_S` (10) seconds.
 
-        At most `RECENT_MAX` (500) files are selected, the latest changes first.
+        Call this method after each full scan. It selects at most `RECENT_MAX` (500) files, most
+        recently changed first.
 
         Args:
             files: All tracked files.
@@ -123,10 +122,9 @@ class PartialScans:
         self._recent = set(heapq.nlargest(RECENT_MAX, recent, key=lambda file: file.changed_at_s))
 
     def folders(self) -> set[str]:
-        """Return the folders that contain tracked files, so that they can be watched for changes.
+        """Return the absolute paths of the folders that contain tracked files.
 
-        Returns:
-            Absolute paths.
+        Watch them for changes between full scans.
         """
         return {path.rpartition("/")[0] or "/" for path in self._by_path}
 
@@ -137,7 +135,7 @@ class PartialScans:
             written: Paths of files that inotify reported as written to.
 
         Returns:
-            Files that changed recently, and the tracked files among `written`.
+            The files that changed recently, and the tracked files in `written`.
         """
         since_s = self._clock.monotonic_s() - RECENT_S
         self._recent = {file for file in self._recent if file.changed_at_s >= since_s}
@@ -147,14 +145,14 @@ class PartialScans:
 
 
 class PendingBytes:
-    """Counts the bytes of all files that no service has acknowledged, without visiting every file.
+    """Counts the unacknowledged bytes of all files without visiting every file.
 
-    Only files that may have such bytes are visited. The scanning thread calls `update`; the other
-    methods may be called from any thread.
+    Bytes are acknowledged when a delivery service confirms that they are stored. Only files that
+    may have unacknowledged bytes are visited. Thread-safe.
 
     Args:
         files: Files that may have unacknowledged bytes at the start.
-        schedule: Queue of files. Files that are added to it count from then on.
+        schedule: Queue of files. Files that are added to the queue are also visited.
     """
 
     def __init__(self, files: Iterable[TrackedFile], schedule: Schedule) -> None:
@@ -163,7 +161,9 @@ class PendingBytes:
         self._some = set(files)  # that have something pending, or may have
 
     def update(self, active_files: Iterable[TrackedFile]) -> None:
-        """Update the set of files that may have unacknowledged bytes, after a full scan.
+        """Update the set of files that may have unacknowledged bytes.
+
+        Call this method after each full scan.
 
         Args:
             active_files: All files that changed or that are not completely acknowledged.
@@ -176,7 +176,8 @@ class PendingBytes:
         """Return the number of unacknowledged bytes of each source.
 
         Returns:
-            Bytes by source name. Sources without unacknowledged bytes are absent or 0.
+            Maps each source name to its number of bytes. A source without unacknowledged bytes is
+            absent or 0.
         """
         found = Counter[str]()
         for file in self._asked():
@@ -188,7 +189,7 @@ class PendingBytes:
         return self.by_source().total()
 
     def is_in_flight(self) -> bool:
-        """Return whether a range of any file was stored for sending and is not acknowledged yet."""
+        """Return whether any byte range is stored for sending and not acknowledged yet."""
         return any(file.progress.in_flight for file in self._asked())
 
     def _asked(self) -> set[TrackedFile]:

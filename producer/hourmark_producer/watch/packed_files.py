@@ -1,16 +1,16 @@
 """Detection and examination of new compressed files.
 
-A new compressed file holds a tracked file, or a file that was created, rotated and compressed
+A new compressed file contains a tracked file, or a file that was created, rotated and compressed
 between two scans. The following compressed files are old and are not read:
 
 - files that exist at the first scan of a source
-- files whose content was last written before the latest scan (compressors keep that time): the
-  original was tracked
+- files whose content was last written before the latest scan, because the original was tracked
+  (compressors preserve the modification time)
 
 A worker examines every other file (`hourmark_producer.history.match`). If its content was not read
-before, it is read as a file of its own, under the identity of the compressed file. If that cannot
-be decided, a loss of unknown size is reported. Until it is decided, the source is not reported as
-caught up.
+before, it is read as a separate file with the identity of the compressed file. If this cannot be
+determined, a loss of unknown size is reported. Until the examination ends, the source is not
+reported as caught up.
 """
 
 from __future__ import annotations
@@ -47,17 +47,16 @@ _LATER_MS: Final = 1000  # clocks of file systems are some milliseconds behind
 
 
 class NewCompressedFiles:
-    """Detects new compressed log files, and lets workers examine whether they contain unread lines.
+    """Detects new compressed log files, and schedules workers to check them for unread lines.
 
-    A log file that was rotated and compressed between two scans may contain lines that were never
-    read. For each scan, call `begin`, then `process_scan` for each source, then `end`. Only the
-    scanning thread uses it.
+    If a log file is rotated and compressed between two scans, it may contain unread lines. For each
+    scan, call `begin`, then `process_scan` for each source, then `end`. Not thread-safe.
 
     Args:
         files: All tracked files. New compressed files are added to them.
         checkpoint: Database that records which compressed files were examined.
         schedule: Queue of files for the workers.
-        retirement: Ends the tracking of compressed files and records losses.
+        retirement: Stops tracking compressed files and records losses.
         beginnings: Decides which files the settings exclude.
         clock: Clock of this host.
         identify: Function that returns the identity of an open file.
@@ -120,8 +119,8 @@ class NewCompressedFiles:
     def process_scan(self, source: str, paths: Iterable[str], *, settled: bool) -> bool:
         """Process the compressed files that a scan of one source found.
 
-        A file that is already known or older than the previous scan is ignored. A new file is
-        examined by a worker in the following scans.
+        Files that are already known or older than the previous scan are ignored. Workers examine
+        the new files during the following scans.
 
         Args:
             source: Name of the source.
@@ -130,7 +129,7 @@ class NewCompressedFiles:
                 scan. If False, no file is processed.
 
         Returns:
-            Whether all files were processed. If False, the next scan tries again.
+            Whether all files were processed. If False, try again at the next scan.
 
         Raises:
             CheckpointFailed: The result cannot be saved.
@@ -158,13 +157,13 @@ class NewCompressedFiles:
         return told
 
     def end(self) -> None:
-        """End a scan of all sources, and save the result in the checkpoint.
+        """End a scan of all sources, and update the checkpoint.
 
-        Compressed files that no longer exist are forgotten. The times of the scans are saved at
-        intervals, and at once if a source was scanned for the first time.
+        Records of compressed files that no longer exist are deleted. The times of the scans are
+        saved at intervals, and immediately after the first scan of a source.
 
         Raises:
-            CheckpointFailed: The data cannot be saved.
+            CheckpointFailed: The checkpoint cannot be updated.
         """
         if self._complete and self._here:
             self._drop([stamp for stamp in self._known if stamp not in self._here])
@@ -180,7 +179,8 @@ class NewCompressedFiles:
             file: A compressed file that is being examined or read.
 
         Returns:
-            Whether the examination is finished. The source is not reported as caught up before.
+            True once the examination is finished. Until then, the source is not reported as caught
+            up.
 
         Raises:
             CheckpointFailed: The result cannot be saved.
@@ -211,13 +211,14 @@ class NewCompressedFiles:
         return True
 
     def may_be_under_examination(self, file: TrackedFile) -> bool:
-        """Return whether a file may be the original of a compressed file that is being examined.
-
-        The result is True only for a file that was empty at every scan, because such a file can be
-        identified only by its name.
+        """Return whether an empty file may be the original of a compressed file under examination.
 
         Args:
             file: A file that is no longer at its path.
+
+        Returns:
+            False if the file had content at any scan. Such a file is identified by its content
+            instead.
         """
         return file.never_had_content and any(
             other.suspected and other.place.source == file.place.source
@@ -225,16 +226,16 @@ class NewCompressedFiles:
         )
 
     def find_compressed_form(self, file: TrackedFile) -> str | None:
-        """Find the compressed file that probably replaced a vanished file without content.
+        """Find the compressed file that probably replaced a vanished empty file.
 
-        Only a file that was empty at every scan is considered. The name of the compressed file must
-        match. Each compressed file is returned at most once.
+        The files are matched by name. Each compressed file is returned at most once.
 
         Args:
-            file: The file, which is no longer at its path.
+            file: A file that is no longer at its path.
 
         Returns:
-            Path of the compressed file. None if there is none, or if the vanished file had content.
+            Path of the compressed file. None if there is none, or if the vanished file had content
+            at any scan.
         """
         if not file.never_had_content:
             return None

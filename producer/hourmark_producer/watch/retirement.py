@@ -32,10 +32,10 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FileRetirement:
-    """Ends the tracking of files, and records their unread bytes as lost.
+    """Stops tracking files, and records their unread bytes as lost.
 
-    Only the scanning thread uses it. Each method that changes a file first saves the change in the
-    checkpoint. If that fails, it raises `CheckpointFailed` and changes nothing.
+    Changes are saved in the checkpoint first. If that fails, the method raises `CheckpointFailed`
+    and changes nothing. Not thread-safe.
 
     Attributes:
         files: All tracked files.
@@ -54,12 +54,13 @@ class FileRetirement:
     clock: Clock
 
     def retire_deleted(self, file: TrackedFile) -> None:
-        """Stop tracking an open file that was deleted, once it is read completely and acknowledged.
+        """Stop tracking a deleted file once it is completely read and acknowledged.
 
-        Call it at each scan. It does nothing while the file has unread bytes or changed recently.
+        Call this method at each scan. It does nothing while the file has unread bytes, or if the
+        file changed within the last `waits.DELETED_LINGER_S` (5) seconds.
 
         Args:
-            file: The open file, which has no name any more.
+            file: An open file without a name.
 
         Raises:
             CheckpointFailed: The change cannot be saved.
@@ -72,10 +73,10 @@ class FileRetirement:
             self._retire_without_birth_time(file)
 
     def retire_unmatched(self, file: TrackedFile) -> None:
-        """Close an open file that no longer matches any pattern, once it stays unchanged.
+        """Close a file that no pattern matches any longer, and mark it as missing.
 
-        Call it at each scan. It does nothing while the file has unread bytes or changed within the
-        last `waits.UNMATCHED_LINGER_S` (600) seconds. Once closed, the file counts as missing.
+        Call this method at each scan. It does nothing while the file has unread bytes, or if the
+        file changed within the last `waits.UNMATCHED_LINGER_S` (600) seconds.
 
         Args:
             file: The open file.
@@ -96,7 +97,7 @@ class FileRetirement:
         )
 
     def retire_replaced(self, file: TrackedFile) -> None:
-        """Stop tracking a file that was deleted and whose inode now belongs to another file.
+        """Stop tracking a deleted file whose inode now belongs to another file.
 
         Unread bytes are recorded as lost.
 
@@ -109,9 +110,10 @@ class FileRetirement:
         self._end(file, f"is gone, its inode is another file's now{_why_no_rest(file)}")
 
     def mark_missing(self, file: TrackedFile) -> None:
-        """Mark a file as missing, because it was not found or no pattern matches it any more.
+        """Mark a file as missing because it was not found, or because no pattern matches it.
 
-        Unread bytes are recorded as lost. If the file returns, reading continues at its position.
+        Unread bytes are recorded as lost. If the file is found again, reading continues at its
+        saved position.
 
         Args:
             file: The file.
@@ -147,7 +149,7 @@ class FileRetirement:
         Args:
             file: The vanished original, or the compressed file if the original was not tracked.
             search: The finished search for the unread content. If the content was incomplete, the
-                log message states the reason (`search.flaw`).
+                reason (`search.flaw`) is logged.
 
         Raises:
             CheckpointFailed: The change cannot be saved.
@@ -192,13 +194,15 @@ class FileRetirement:
         )
 
     def report_unreadable(self, source: str, path: str, why: str, also: Iterable[Change]) -> None:
-        """Record a loss of unknown size for a compressed file that is not read, and log a warning.
+        """Record a loss of unknown size for a compressed file that is not read.
+
+        Also logs a warning.
 
         Args:
             source: Name of the source.
             path: Path of the compressed file.
             why: Why the file cannot be read, or why it is unknown whether it was read before.
-            also: SQL statements to commit together with the loss.
+            also: SQL statements to commit in the same transaction.
 
         Raises:
             CheckpointFailed: The loss cannot be saved.
@@ -208,16 +212,16 @@ class FileRetirement:
     def report_undecided(
         self, source: str, paths: Sequence[str], scanned_ms: Mapping[str, int]
     ) -> None:
-        """Record a loss of unknown size for files that may be new, after the clock was set back.
+        """Record a loss of unknown size for files that may be new.
 
-        In this case it is unknown whether a file was created after the latest scan. Such files are
-        not read, and a warning is logged.
+        Call this method after the clock was set back. It is then unknown whether a file was created
+        after the latest scan. Such files are not read. Also logs a warning.
 
         Args:
             source: Name of the source.
             paths: Paths of the files, at least one.
-            scanned_ms: Times of the latest scans in Unix milliseconds by source. They are saved
-                together with the loss.
+            scanned_ms: Maps each source to the time of its latest scan in Unix milliseconds. The
+                times are saved in the same transaction.
 
         Raises:
             CheckpointFailed: The loss cannot be saved.
@@ -245,13 +249,13 @@ class FileRetirement:
         _LOG.warning("%s %s; loss is unknown", path, what)
 
     def remove_if_acknowledged(self, file: TrackedFile) -> None:
-        """Remove a file from which nothing more is read, once all its ranges are acknowledged.
+        """Remove a retired file from the tracked files once all its ranges are acknowledged.
 
-        The file is removed from the tracked files. Does nothing while a range is not acknowledged.
-        Call it at each scan.
+        A retired file is one from which nothing more is read. Call this method at each scan. It
+        does nothing if the file is not retired, or while a range is unacknowledged.
 
         Args:
-            file: The file.
+            file: A tracked file.
         """
         if file.retired and not file.progress.in_flight and self.schedule.is_idle(file):
             self.files.remove(file)
@@ -259,8 +263,8 @@ class FileRetirement:
     def forget(self, file: TrackedFile) -> None:
         """Stop tracking a missing file that is no longer in its folder, and save its position.
 
-        If the file returns, reading continues there. Its unread bytes were already recorded as lost
-        when it went missing.
+        If the file is found again, reading continues at this position. Its unread bytes were
+        already recorded as lost when it was marked as missing.
 
         Args:
             file: A file for which `place.missing` is True.

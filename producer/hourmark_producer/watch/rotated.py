@@ -1,12 +1,13 @@
-"""Search for files that were created and rotated away between two scans.
+"""Search for files that were created and rotated between two scans.
 
-With a pattern like `app.log` or `*.log`, a file that is rotated while the tailer runs is read to
-its end, because it is already tracked. A file that was created and rotated away between two scans
-is not tracked, and no pattern matches its new name.
+With a pattern such as `app.log` or `*.log`, a file that is rotated while the tailer runs is read to
+its end, because it is already tracked. A file that was created and rotated between two scans is not
+tracked, and no pattern matches its new name.
 
-Folders are therefore searched for rotated forms of matching names (`app.log.1`, `app-20261124.log`,
-also compressed) at a start, and whenever a file appeared or vanished. A file that was created and
-written after the previous search belongs to the source and is tracked. Other files are ignored.
+Folders are therefore searched for rotated forms of matching names, such as `app.log.1` and
+`app-20261124.log`, which may be compressed. The search takes place when the tailer starts, and
+after a file appeared, vanished or was truncated. A file that was created and written after the
+previous search belongs to the source and is tracked. Other files are ignored.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ _COARSE_NS: Final = 20_000_000  # times of file systems are a tick of the kernel
 
 
 class RotatedFileSearch:
-    """Searches for unread log files that were created and rotated between two scans.
+    """Finds log files that were created and rotated between two scans.
 
-    Such a file has a name that no configured pattern matches, for example `app.log.1` for
-    `app.log`, so scans do not find it. Only the scanning thread uses the object.
+    Scans do not find such a file, because no configured pattern matches its new name, for example
+    `app.log.1`. Not thread-safe.
     """
 
     def __init__(
@@ -42,9 +43,9 @@ class RotatedFileSearch:
 
         Args:
             sources: Configurations of the sources.
-            scanned_ms: Time at which an earlier run last scanned each source, in Unix milliseconds
-                by source. A source without an entry is not searched until its first scan has
-                completed.
+            scanned_ms: Maps each source to the time at which an earlier run last scanned it, in
+                Unix milliseconds. A source without an entry is not searched before its first scan
+                has completed.
             identify: Function that returns the identity of an open file.
         """
         self._sources = {source.name: source for source in sources}
@@ -59,13 +60,12 @@ class RotatedFileSearch:
     def add_rotated_files(self, source: str, findings: PatternFindings, now_ms: int) -> None:
         """Add the rotated files of a source to the findings of a scan, if a search is due.
 
-        A search is due if a file of the source is new, not found or truncated, and at the first
-        scan of a run.
+        A search is due at the first scan of a run, and after a file of the source appeared,
+        vanished or was truncated.
 
         Args:
             source: Name of the source.
-            findings: Findings of the scan, to which the rotated files and errors of the file system
-                are added.
+            findings: Findings of the scan. Rotated files and file system errors are added.
             now_ms: Time at which the scan began, in Unix milliseconds.
         """
         if source in self._truncated:
@@ -90,7 +90,9 @@ class RotatedFileSearch:
                         findings.problems[entry.path] = error
 
     def search_for_new(self, added: Iterable[TrackedFile]) -> None:
-        """Request a search in the sources of new files, since earlier files may have been rotated.
+        """Request that the next scan searches for rotated files in the sources of new files.
+
+        A new file can mean that the earlier file was renamed by log rotation.
 
         Args:
             added: The new files.
@@ -98,23 +100,23 @@ class RotatedFileSearch:
         self._due.update(file.place.source for file in added)
 
     def search_for_truncated(self, file: TrackedFile) -> None:
-        """Request a search for a copy of a truncated file. It takes place at the next scan.
+        """Request that the next scan searches for a copy of a truncated file.
 
         Args:
-            file: The truncated file, whose source is searched.
+            file: The truncated file. All folders of its source are searched.
         """
         self._truncated.add(file.place.source)
 
     def search_for_unfound(self, files: set[TrackedFile]) -> set[str]:
         """Request a search in the sources of files that the latest scan did not find.
 
-        Files that the previous scan did not find either cause no further search.
+        A file that was already passed to the previous call does not cause another search.
 
         Args:
-            files: All files that the scan did not find.
+            files: All files that the latest scan did not find.
 
         Returns:
-            Names of the sources to search; possibly none.
+            Names of the sources to search; empty if no further file is missing.
         """
         sources = {file.place.source for file in files - self._unfound}
         self._due |= sources
@@ -124,17 +126,17 @@ class RotatedFileSearch:
     def complete_search(
         self, source: str, began_ms: int, *, again: bool
     ) -> dict[str, os.stat_result]:
-        """Record that the scan of a source is complete, including a search that was due.
+        """Record that a scan of a source, including any search that was due, has completed.
 
         Args:
             source: Name of the source.
             began_ms: Time at which the scan began, in Unix milliseconds.
-            again: Whether the next scan must repeat the search for files that were created since
-                the previous complete search.
+            again: Whether the next scan must repeat the search. It then covers all files that were
+                created since the previous completed search.
 
         Returns:
-            If the clock was set back since the previous search: the rotated files for which it is
-            therefore unknown whether they are new, as `os.stat` results by path. Otherwise empty.
+            Rotated files that may or may not be new, because the clock was set back since the
+            previous search. Maps each path to its `os.stat` result. Otherwise empty.
         """
         if again:
             self._due.add(source)

@@ -69,10 +69,9 @@ def resolve_links(path: str) -> str:
 
 
 def is_unchanged(file: TrackedFile, source: str, path: str, status: os.stat_result) -> bool:
-    """Return whether a scan can skip a file, because it is unchanged and completely acknowledged.
+    """Return whether a file is unchanged and completely acknowledged, so that a scan can skip it.
 
-    The size, the modification time, the path and the source are compared with the latest
-    observation.
+    Compares the size, modification time, path and source with the previous scan.
 
     Args:
         file: The tracked file.
@@ -90,14 +89,14 @@ def is_unchanged(file: TrackedFile, source: str, path: str, status: os.stat_resu
 
 
 def is_still_at(file: TrackedFile, findings: PatternFindings) -> bool:
-    """Return whether the current scan found a file at the same path as the scan before.
+    """Return whether the current scan found a file at the same path as the previous scan.
 
     Args:
         file: The tracked file.
         findings: Findings of the current scan.
 
     Returns:
-        False if there is no file at the path, or one with another device or inode.
+        False if the path was not found, or if its device or inode number differs.
     """
     status = findings.files.get(file.place.seen_at)
     return status is not None and (status.st_dev, status.st_ino) == (
@@ -115,24 +114,23 @@ _LOG = logging.getLogger(__name__)
 class FileScanner:
     """Scans all sources for new, renamed, grown, deleted and missing files.
 
-    The scanner updates the tracked files and adds changed files to the queue of the workers. Used
-    by one thread.
+    Updates the tracked files, and adds changed files to the queue of the workers. Not thread-safe.
 
     Attributes:
         sources: Configurations of the sources.
         files: All tracked files, which scans modify.
         checkpoint: Database in which new files and their paths are saved.
         schedule: Queue to which changed files are added.
-        retirement: Ends the tracking of files.
-        matcher: Decides which files must stay tracked because another file may be their copy.
+        retirement: Stops tracking files.
+        matcher: Determines which files must stay tracked because copies of them may exist.
         rests: Searches for the unread content of files that vanished.
         generations: Records how often each file was truncated, for files that are not in the
             checkpoint.
         throttle: Logs each lasting problem once when it begins and once when it ends.
         clock: Clock of this host.
         identify: Function that returns the identity of an open file.
-        may_be_copied_up: Function that returns whether the birth time of an open file may change
-            although it stays the same file.
+        may_be_copied_up: Function that returns whether the birth time of an open file may change,
+            as on overlayfs.
         descriptors: Limits the number of open files.
         beginnings: Decides where reading of new files begins, and which files are excluded.
         scans: Number of full and partial scans that have begun.
@@ -179,16 +177,16 @@ class FileScanner:
         self._rotated = RotatedFileSearch(self.sources, self._unseen.scanned_ms, self.identify)
 
     def scan(self) -> ScanResult:
-        """Scan every source once, then search for the tracked files that were not found.
+        """Scan all sources, then search for the tracked files that were not found.
 
-        Errors of the file system are part of the result and not raised.
+        File system errors are part of the result. They are not raised.
 
         Returns:
             The files that are not completely acknowledged, the sources that were scanned
-            completely, and the errors by source.
+            completely, and the errors of each source.
 
         Raises:
-            CheckpointFailed: The result cannot be saved. New files are not tracked; scan again.
+            CheckpointFailed: The result cannot be saved. New files are not tracked. Scan again.
         """
         seen = ScanResult()
         self.scans += 1
@@ -227,14 +225,16 @@ class FileScanner:
         return seen
 
     def check_files(self, files: Iterable[TrackedFile]) -> bool:
-        """Check some files for changes between two full scans, and open files that are waiting.
+        """Check given files for changes between two full scans, and open waiting files.
+
+        A file waits if it has unread bytes, but the limit of open files was reached.
 
         Args:
             files: The files to check.
 
         Returns:
-            Whether a full scan is needed: one of the files is closed, deleted or unreadable, or the
-            last waiting file was opened and other files may have been closed for it.
+            Whether a full scan is needed. This is the case if one of the files is closed, deleted
+            or unreadable, or if the last waiting file was opened.
 
         Raises:
             CheckpointFailed: The observations cannot be saved.

@@ -1,4 +1,4 @@
-"""How far the buckets of each event type are closed, read from HDFS with the judge's client."""
+"""The closing progress of each event type, read from HDFS with the judge's client."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ _PROVED: Final = "proved"
 
 
 class TypeClosingState(NamedTuple):
-    """The progress of one event type: how far its buckets are closed, and how many are proved.
+    """The closing progress of one event type.
 
-    A bucket holds the events of one type and time interval. It is closed when it is complete and no
-    longer changes. Its grade is `proved` if it was verified to contain every event that a delivery
-    service acknowledged.
+    A bucket holds the events of one type and time interval. A closed bucket no longer changes. It
+    is `proved` if it was verified to contain every event that a delivery service acknowledged.
 
     Attributes:
-        proved_with_events: Number of closed buckets that are proved and contain events.
+        proved_with_events: Number of closed buckets that are proved and not empty.
         end_ms: End of the last closed bucket, in Unix milliseconds; 0 if no bucket is closed.
-        latest: Label of the last bucket that is proved and contains events, such as
-            2026-11-21T05:07; "" if there is none.
+        latest: Label of the last bucket that is proved and not empty, such as 2026-11-21T05:07; ""
+            if there is none.
     """
 
     proved_with_events: int = 0
@@ -32,14 +31,14 @@ class TypeClosingState(NamedTuple):
 
 
 def read_closing_states(hdfs: WebHdfsReader, root: str) -> dict[str, TypeClosingState]:
-    """Read from HDFS how far the buckets of each event type are closed.
+    """Read the closing progress of each event type from HDFS.
 
     Args:
         hdfs: WebHDFS client.
         root: Root of the buckets, as a path or as hdfs://host:port/path.
 
     Returns:
-        Closing state by event type; types without closed buckets are omitted.
+        The closing state of each event type. Types without closed buckets are omitted.
 
     Raises:
         ValueError: The marker (`_SUCCESS` file) of a bucket is invalid.
@@ -49,7 +48,7 @@ def read_closing_states(hdfs: WebHdfsReader, root: str) -> dict[str, TypeClosing
 
 
 class ClosingStallDetector:
-    """A timer that measures for how long no bucket of any event type was closed.
+    """A timer that measures how long no bucket has been closed.
 
     Call `update` with each new closing state, then read `stalled_s`.
 
@@ -69,8 +68,7 @@ class ClosingStallDetector:
             closing: Closing state by event type, as returned by `read_closing_states`.
 
         Returns:
-            Whether the state differs from that of the previous call; always True for the first
-            call.
+            True if the state differs from that of the previous call, and on the first call.
         """
         if closing == self._last:
             return False
@@ -84,13 +82,13 @@ class ClosingStallDetector:
 
 
 def closing_states(buckets: Iterable[StoredBucket]) -> dict[str, TypeClosingState]:
-    """Return how far the buckets of each event type are closed.
+    """Return the closing progress of each event type.
 
     Args:
         buckets: Closed buckets of any types. The buckets of each type must be sorted by time.
 
     Returns:
-        Closing state by event type; an empty dictionary if there are no buckets.
+        The closing state of each event type; an empty dictionary if there are no buckets.
     """
     found: dict[str, TypeClosingState] = {}
     for bucket in buckets:
@@ -106,15 +104,17 @@ def closing_states(buckets: Iterable[StoredBucket]) -> dict[str, TypeClosingStat
 def are_buckets_closed(
     closing: Mapping[str, TypeClosingState], wanted: Mapping[str, int], end_ms: int
 ) -> bool:
-    """Return whether each type has enough proved buckets and is closed up to a given time.
+    """Return whether all given event types have reached their targets.
 
-    A bucket is proved if it was verified to contain every acknowledged event.
+    A type has reached its target if enough of its closed buckets are proved and not empty, and if
+    its last closed bucket ends at `end_ms` or later. A bucket is proved if it was verified to
+    contain every acknowledged event.
 
     Args:
-        closing: Closing state by event type.
-        wanted: By event type, the number of closed buckets that must be proved and contain events.
-            Only these types are checked.
-        end_ms: Time up to which each of these types must be closed, in Unix milliseconds.
+        closing: Closing state of each event type.
+        wanted: Maps each event type to the required number of proved, non-empty buckets. Other
+            types are not checked.
+        end_ms: Earliest allowed end of a type's last closed bucket, in Unix milliseconds.
     """
     states = {name: closing.get(name, TypeClosingState()) for name in wanted}
     return all(
@@ -124,10 +124,10 @@ def are_buckets_closed(
 
 
 def format_closing(closing: Mapping[str, TypeClosingState]) -> str:
-    """Return the number of proved buckets with events of each type, as text for a progress line.
+    """Format the number of proved, non-empty buckets of each event type for a progress line.
 
     Args:
-        closing: Closing state by event type.
+        closing: Closing state of each event type.
 
     Returns:
         Text such as "ad-shown 2, lines 3"; "none" if no type has a closed bucket.

@@ -67,11 +67,11 @@ def demo(
 ) -> None:
     """Run the whole pipeline on its own local stack, in about five minutes.
 
-    Log files are tailed, delivered, mirrored, and closed into buckets of one minute, while a broker
-    is killed. Then the judge, which shares no code with the pipeline, compares every line with the
-    buckets.
+    The demo tails log files, delivers and mirrors their events, and closes them into one-minute
+    buckets. Meanwhile, it kills a broker. Finally, the judge, which shares no code with the
+    pipeline, compares every line with the buckets.
 
-    Exit 1 if a line is lost, doubled or altered, or is a dead letter although it was valid.
+    Exit 1 if a line was lost, duplicated or altered, or if a valid line became a dead letter.
 
     \b
     Examples:

@@ -101,16 +101,16 @@ _CONTENT: Final = {
 def declarations_for_judge(
     folder: Path,
 ) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]], dict[str, int]]:
-    """Read the type and source declarations of a folder, converted for the judge's input file.
+    """Read type and source declarations, and convert them for the judge's input file.
 
-    The judge is the independent check that compares source files with closed buckets.
+    The judge is an independent program that compares source files with closed buckets.
 
     Args:
         folder: Folder with the declarations, one TOML file per event type and `sources.toml`.
 
     Returns:
-        Three dictionaries: the settings of each event type by its name, the settings of each
-        source's files by the name of the source, and the limits for plausible event times.
+        Three dictionaries: settings of each event type by type name, settings of each source by
+        source name, and the limits for plausible event times by limit name.
 
     Raises:
         TypeFileError: A declaration is invalid.
@@ -173,8 +173,8 @@ def demo_settings(
         types: Folder with the type declarations.
 
     Returns:
-        The settings of the stack, changed for the demo, in the structure of hourmark.toml. Buckets
-        are one minute long.
+        The stack's settings with the demo's changes, structured like hourmark.toml. Buckets are one
+        minute long.
     """
     tailed = [
         {

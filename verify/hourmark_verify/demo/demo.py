@@ -99,10 +99,10 @@ class DemoOptions:
 
     Attributes:
         lines: Text files whose lines are sent. If empty, a sample file is written and sent.
-        rate: Number of generated events per second, which are sent in addition to `lines`.
+        rate: Number of events per second to generate, in addition to `lines`.
         seed: Seed of the random generator for these events.
-        buckets: Number of one-minute buckets to wait for, for each event type. Only buckets count
-            that contain events and were verified to be complete.
+        buckets: Number of one-minute buckets to wait for, per event type. Only non-empty buckets
+            that were verified to be complete count.
         keep: Whether the servers keep running after the demo.
         clusters: Number of Kafka clusters: 1, or 2 for an edge and a central cluster.
     """
@@ -120,8 +120,8 @@ class DemoResult:
     """The result of a completed demo run.
 
     Attributes:
-        outcome: The counts and addresses of the run as a JSON-serializable dict, from `as_json`.
-        report: Report of the judge, the independent comparison of log files and buckets.
+        outcome: Counts and addresses of the run, as returned by `as_json`.
+        report: Report of the judge, which independently compares log files with buckets.
         faults: Reasons why the demo failed; empty if it succeeded.
         example_hour: Label of a non-empty bucket of type track-played.
         config_file: Configuration file of all components.
@@ -139,8 +139,8 @@ class DemoResult:
 def kill_leader(demo: Demo, traffic: Traffic, stack: LocalStack, config: Config) -> None:
     """Kill the broker that leads the topic of `track-played`, and restart it after 20 seconds.
 
-    The function first waits until 35 percent of the time span of `traffic` has passed. It returns
-    when the restarted broker is ready.
+    The function waits until 35 percent of the time span of `traffic` have passed before it kills
+    the broker. It returns when the restarted broker is ready.
 
     Args:
         demo: The running demo.
@@ -193,16 +193,16 @@ class Demo:
         home: Folder for the stack and all files of the run; data of earlier runs is deleted.
         options: Command-line options.
         clock: Source of time.
-        say: Function that receives each line of progress.
-        fault: Function that injects a fault while the log files grow, and returns when the fault is
-            over. It is called with the demo, the writer of the log files, the stack and the
+        say: Function that is called with each line of progress.
+        fault: Function that injects a fault while the log files grow. It returns when the fault is
+            over. Its arguments are the demo, the writer of the log files, the stack and the
             configuration.
 
     Attributes:
         home: Folder of the run.
         work: Folder of the configuration, event types and source files.
-        posted: Events that the fault function sent to the HTTP API and added here. They must also
-            be in the buckets.
+        posted: Events that the fault function sent to the HTTP API. The function adds them here, so
+            that the judge also expects them in the buckets.
         components: The Hourmark daemons of the run.
     """
 
@@ -228,10 +228,10 @@ class Demo:
     def run(self) -> DemoResult:
         """Run the demo from start to end and return its result.
 
-        The demo starts the stack, writes log files, injects a fault meanwhile, and waits until all
+        The demo starts the stack, writes log files while it injects a fault, and waits until all
         lines are in closed buckets. The judge then compares the buckets with the log files.
-        Finally, all processes are stopped, also after an error; the servers keep running if `keep`
-        was requested.
+        Finally, all processes are stopped, even after an error. The servers keep running if the
+        option `keep` is set.
 
         Returns:
             The result, including all discrepancies that the judge found.
@@ -261,13 +261,14 @@ class Demo:
     def start_stack(self) -> LocalStack:
         """Create and start the servers of the local stack, with UTC as their time zone.
 
-        If the servers do not start, for example because a port is in use, one more attempt is made.
+        If the servers do not start, for example because a port is in use, the start is retried
+        once.
 
         Returns:
             The running stack.
 
         Raises:
-            Unavailable: The servers did not start at the second attempt.
+            Unavailable: The second attempt failed, too.
         """
         self.report_progress(f"starting the stack: {SERVERS[self._options.clusters]}")
         os.environ["TZ"] = ZONE
@@ -290,7 +291,7 @@ class Demo:
             stack: The running stack.
 
         Returns:
-            The configuration of all components. The service is ready for requests.
+            The configuration of all components. The delivery service is ready for requests.
 
         Raises:
             Unavailable: The types could not be applied, or the service did not become ready.
@@ -313,11 +314,11 @@ class Demo:
     def start_traffic(self) -> Traffic:
         """Start writing the log files of the demo in a background thread.
 
-        The writing spans at least as many minutes as the requested number of buckets. The first and
+        Lines are written during at least as many minutes as buckets were requested. The first and
         the last of these minutes are incomplete.
 
         Returns:
-            The running writer, which `Traffic.stop` stops.
+            The running writer. Call `Traffic.stop` to stop it.
         """
         span_s = traffic_seconds(self._clock.now_ms(), self._options.buckets)
         sources, options = self.work / "sources", self._options
@@ -357,10 +358,10 @@ class Demo:
     def wait_until(
         self, condition: Callable[[], bool], what: str, seconds: float, pause_s: float = 0.25
     ) -> None:
-        """Wait until a condition is true, and check meanwhile that no component exits.
+        """Wait until a condition is true, and fail early if a component exits.
 
         Args:
-            condition: Function that returns whether to stop waiting.
+            condition: Function that returns True when the wait is over.
             what: Description of the awaited event, for the error message.
             seconds: Timeout in seconds.
             pause_s: Seconds between two calls of `condition`.
@@ -371,10 +372,10 @@ class Demo:
         wait_for(condition, what, seconds, self._clock, self.components.check, pause_s=pause_s)
 
     def pause(self, seconds: float) -> None:
-        """Wait for a fixed time, and check repeatedly that no component of Hourmark has exited.
+        """Wait for a fixed time, and fail early if a component of Hourmark exits.
 
         Args:
-            seconds: Time to wait.
+            seconds: Time to wait, in seconds.
 
         Raises:
             Unavailable: A component exited; the message names it.
@@ -508,13 +509,13 @@ class Demo:
 
 
 def next_minute_ms(now_ms: int) -> int:
-    """Return the end of the minute that contains a time.
+    """Return the start of the next full minute after a given time.
 
     Args:
         now_ms: Time in Unix milliseconds.
 
     Returns:
-        Unix milliseconds, later than `now_ms`.
+        Unix milliseconds, always greater than `now_ms`.
     """
     length_ms = BUCKET_SECONDS * _MS
     return (now_ms // length_ms + 1) * length_ms

@@ -41,26 +41,26 @@ def rfc5424_line(time_ms: int, app: str, event_type: str, message: bytes) -> byt
 def line_renderer(
     app: str, event_type: str, message: bytes, shift_ms: int = 0
 ) -> Callable[[int], bytes]:
-    """Return a function that renders an RFC 5424 line with the time at which the line is written.
+    """Return a function that renders an RFC 5424 line with the current time as its timestamp.
 
     Args:
         app: APP-NAME.
         event_type: MSGID.
         message: MSG, copied byte for byte; it must not contain a line feed.
-        shift_ms: Milliseconds to add to the time of writing, to obtain the timestamp of the line.
+        shift_ms: Milliseconds to add to the current time.
 
     Returns:
-        Function that takes the time of writing in Unix milliseconds and returns the line without
-        its line feed.
+        Function that takes the current time in Unix milliseconds and returns the line without its
+        line feed.
     """
     return lambda time_ms: rfc5424_line(time_ms + shift_ms, app, event_type, message)
 
 
 def app_name(file_name: str) -> str:
-    """Return a valid RFC 5424 APP-NAME made from a file name.
+    """Convert a file name to a valid RFC 5424 APP-NAME.
 
-    Characters other than visible ASCII are replaced by `_`, and the result has at most 48
-    characters. It is "-" if the file name is empty.
+    All characters other than visible ASCII are replaced with `_`. The result is truncated to 48
+    characters. An empty file name gives "-".
     """
     return re.sub(r"[^!-~]+", "_", file_name)[:_APP_NAME_MAX] or "-"
 
@@ -81,16 +81,16 @@ def structured_lines(
 ) -> Iterator[ScheduledLine]:
     """Yield evenly spaced log lines of two event types, about 3 percent of which are broken.
 
-    A broken line cannot be converted to an event and must become a dead letter: its JSON is
-    truncated or invalid, a field is missing or unknown, its event type is unknown, its time is
-    years away, or it is not in RFC 5424 format. Equal seeds give equal lines except for their
-    timestamps.
+    A broken line cannot be converted to an event, so the pipeline must store it as a dead letter.
+    Its JSON is truncated or invalid, a field is missing or unknown, its event type is unknown, its
+    time is years away, or it is not in RFC 5424 format. The same seed gives the same lines, except
+    for their timestamps.
 
     Args:
         count: Number of lines.
         seed: Seed of the random generator.
-        broken_at_least_each: Interval in lines at which a line is always broken. The first line is
-            such a line.
+        broken_at_least_each: Size of a group of consecutive lines. The first line of each group is
+            always broken.
     """
     chance = random.Random(seed)  # noqa: S311  # not used for secrets
     for number in range(count):
@@ -150,8 +150,8 @@ LINES_TYPE: Final = "lines"
 def named_lines(path: Path) -> Iterator[ScheduledLine]:
     """Yield the lines of a file as RFC 5424 lines that are due at even intervals.
 
-    The file is read twice and never held in memory. An unterminated last line is included. Lines
-    that are appended during the second reading are omitted.
+    The file is read twice, so that it need not fit into memory. An unterminated last line is
+    included. Lines that are appended after the first pass are omitted.
 
     Args:
         path: File to read.

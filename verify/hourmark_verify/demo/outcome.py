@@ -18,7 +18,7 @@ from hourmark_verify.judge.sources import NO_TYPE
 
 
 def count_acknowledged(config: Config) -> Counter[str]:
-    """Return the number of acknowledged events by type, from the edge cluster's audit topic.
+    """Count the acknowledged events of each type in the edge cluster's audit topic.
 
     Each audit record states how many events a delivery service acknowledged for one byte range of a
     file. A byte range that was sent several times is counted once.
@@ -39,10 +39,10 @@ def count_acknowledged(config: Config) -> Counter[str]:
 
 
 def count_promises(records: Iterable[AuditRecord]) -> Counter[str]:
-    """Return the number of events that delivery services acknowledged, by event type.
+    """Count the acknowledged events of each type in a sequence of audit records.
 
-    An audit record contains the number of events that a delivery service acknowledged for one byte
-    range of a file. If several records have the same range id, only the last one is counted.
+    Each audit record states how many events a delivery service acknowledged for one byte range of a
+    file. If several records have the same range id, only the last one is counted.
 
     Args:
         records: Decoded audit records.
@@ -66,15 +66,19 @@ def as_json(
     """Return the result of the demo as a JSON-serializable dict.
 
     Args:
-        report: Report of the judge, the comparison of log files and buckets.
+        report: Report of the judge, which compares log files with buckets.
         acknowledged: Number of acknowledged events by event type.
         config: Configuration with the addresses of storage, Kafka and the schema registry.
         seconds: Duration of the demo in seconds.
 
     Returns:
-        A dict with these keys: `types`, the counts of each event type; `lost`, `doubled` and
-        `altered`, the numbers of findings, where `altered` includes all other kinds;
-        `buckets_root`, `webhdfs`, `bootstrap` and `registry`, the addresses; `seconds`.
+        A dict with these keys:
+
+        - `types`: counts of each event type, by its name
+        - `lost`, `doubled`: number of findings of these kinds
+        - `altered`: number of findings of all other kinds
+        - `buckets_root`, `webhdfs`, `bootstrap`, `registry`: addresses
+        - `seconds`: duration, rounded to one decimal
     """
     altered = sum(
         count
@@ -100,8 +104,9 @@ def as_json(
 def find_faults(report: JudgeReport, acknowledged: Mapping[str, int]) -> list[str]:
     """Return the reasons why the demo failed.
 
-    The demo fails if the judge (the comparison of log files and buckets) has findings, if fewer
-    events of a type are in buckets than were acknowledged, or if nothing was compared.
+    The demo fails if the judge, which compares log files with buckets, reports findings. It also
+    fails if the buckets contain fewer events of a type than were acknowledged, or if nothing was
+    compared.
 
     Args:
         report: Report of the judge.

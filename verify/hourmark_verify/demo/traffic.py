@@ -20,9 +20,9 @@ from hourmark_verify.judge.expectations import WriterRecord
 
 
 class RecordedLog:
-    """A growing log file that can be rotated, with a record of the content written to each file.
+    """A rotatable log file that records the size and digest of all content written to it.
 
-    A record holds the size and digest of the written bytes; nothing is read back from the files.
+    Sizes and digests are computed when bytes are written; nothing is read back from the files.
     Rotated files are named `path.1`, `path.2` and so on, in order of rotation.
 
     Args:
@@ -39,8 +39,7 @@ class RecordedLog:
     def records(self) -> list[WriterRecord]:
         """Size and digest of the content written to each file.
 
-        The records of the rotated files come first, oldest first; the last one is that of the
-        current file.
+        Rotated files come first, from oldest to newest. The current file comes last.
         """
         now = WriterRecord(
             path=str(self.path),
@@ -55,8 +54,8 @@ class RecordedLog:
 
         Args:
             content: Bytes to append.
-            broken: Byte offsets within `content` of the lines that are malformed on purpose, so
-                that they must become dead letters instead of events.
+            broken: Byte offsets within `content` of lines that are malformed on purpose, to test
+                that they become dead letters instead of events.
         """
         self._broken += [self._bytes + position for position in broken]
         self._bytes += len(content)
@@ -104,7 +103,7 @@ class ScheduledLine(NamedTuple):
     Attributes:
         moment: Due time as a fraction (0 to 1) of the time span.
         render: Function that returns the line, without line feed, for a time in Unix milliseconds.
-        broken: Whether the line is malformed on purpose, so that it must become a dead letter
+        broken: Whether the line is malformed on purpose, to test that it becomes a dead letter
             instead of an event.
     """
 
@@ -188,10 +187,10 @@ _TICK_SECONDS: Final = 0.05
 
 @dataclass
 class Traffic:
-    """A background thread that writes several log files at their scheduled pace.
+    """A background thread that writes several log files on schedule.
 
     Attributes:
-        logs: Log files to write. Each is written to its end even if it falls behind schedule.
+        logs: Log files to write. A file that falls behind schedule is still written to its end.
         span_s: Duration of the traffic in seconds.
         clock: Source of time.
         failure: Exception that ended the thread early; None if there was none.
@@ -220,12 +219,12 @@ class Traffic:
 
     @property
     def moment(self) -> float:
-        """Elapsed fraction of the time span, from 0; greater than 1 after the end of the span."""
+        """Elapsed fraction of the time span: 0 at the start, greater than 1 after the end."""
         return (self.clock.monotonic_s() - self._began_s) / self.span_s
 
     @property
     def written(self) -> int:
-        """Number of lines written so far to all log files together."""
+        """Total number of lines written so far to all log files."""
         return sum(log.written for log in self.logs)
 
     @property

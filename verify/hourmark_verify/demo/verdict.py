@@ -1,4 +1,4 @@
-"""The input of the judge for a demo run, and repeated judging while data may still arrive."""
+"""The judge's input for a demo run, and repeated runs of the judge while data may still arrive."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from hourmark_verify.judge.webhdfs import WebHdfsReader
 class JudgeInputs:
     """The sources and the time span of one demo run, as input for the judge.
 
-    The judge is the independent check that compares the closed buckets with the source files.
+    The judge is an independent program that compares source files with closed buckets.
 
     Attributes:
         logs: Log files that the demo wrote.
-        server_sizes: By server log, the size in bytes up to which its lines must be delivered. The
-            file may have grown since.
-        host_id: Id of the host on which the logs are.
-        rules: Ids of the revisions of types and sources that were in force.
+        server_sizes: Maps each server log to its size in bytes when the demo stopped writing. All
+            lines up to this size must be delivered. The file may have grown since then.
+        host_id: Id of the host that stores the logs.
+        rules: Ids of the revisions of type and source declarations that were in effect.
         span_ms: Start and end of the run in Unix milliseconds.
         posted: Events that were sent to the HTTP API.
     """
@@ -43,9 +43,9 @@ class JudgeInputs:
 
 
 def write_expectations(file: Path, config: Config, inputs: JudgeInputs) -> Expectations:
-    """Write the judge's input file as JSON, and return its content as an object.
+    """Write the judge's input file as JSON, and return its parsed content.
 
-    The judge is the independent check that compares the closed buckets with the source files.
+    The judge is an independent program that compares source files with closed buckets.
 
     Args:
         file: Path of the file to write; an existing file is overwritten.
@@ -80,7 +80,7 @@ def write_expectations(file: Path, config: Config, inputs: JudgeInputs) -> Expec
 def judge_until_settled(
     expectations: Expectations, hdfs: WebHdfsReader, wait_for_more: Callable[[JudgeReport], bool]
 ) -> JudgeReport:
-    """Run the judge repeatedly until no event is missing, or until no more data can arrive.
+    """Run the judge repeatedly until no event is missing or no more data can arrive.
 
     The judge compares all source files with all closed buckets.
 

@@ -58,7 +58,7 @@ class StoredBucket:
         return self.label(self.start_ms)
 
     def label(self, time_ms: int) -> str:
-        """Return the label of the bucket interval that contains a time, at this bucket's length.
+        """Return the label of the interval that contains a time, for buckets of this length.
 
         Args:
             time_ms: Time in Unix milliseconds.
@@ -123,8 +123,8 @@ def group_by_bucket(tree: HdfsTree) -> dict[str, dict[str, HdfsEntry]]:
         tree: HDFS entries by path below the root, as returned by `read_tree`.
 
     Returns:
-        By path of the bucket, the entries by path within the bucket; the key "" is the folder of
-        the bucket. Entries outside buckets are omitted.
+        Maps each bucket path to the entries of the bucket, by path within the bucket. The key ""
+        stands for the bucket folder itself. Entries outside closed buckets are omitted.
     """
     found: dict[str, dict[str, HdfsEntry]] = {bucket: {} for bucket in bucket_paths(tree)}
     for path, entry in tree.items():
@@ -144,13 +144,13 @@ def find_changes(
     """Return the differences between two states of the same buckets.
 
     Args:
-        before: Earlier state: by path of the bucket and then by path within the bucket, any
-            comparable value, such as an HDFS entry.
+        before: Earlier state. It maps each bucket path to the entries of the bucket, by path within
+            the bucket. An entry is any comparable value, such as an `HdfsEntry`.
         now: Later state, in the same form. Buckets that exist only here are ignored.
 
     Returns:
-        (bucket path, description) for each entry that was added, was changed or has vanished; an
-        empty list if nothing changed.
+        (bucket path, description) for each entry that was added, changed or removed; an empty list
+        if nothing changed.
     """
     found = []
     for path, old in before.items():
@@ -177,7 +177,7 @@ def read_bucket(hdfs: WebHdfsReader, root: str, path: str) -> StoredBucket:
         path: Path of the bucket folder, relative to the root.
 
     Raises:
-        ValueError: The path is not that of a bucket, the marker is invalid, or the bucket length in
+        ValueError: The path is not a bucket path, the marker is invalid, or the bucket length in
             the marker does not match the path.
         httpx.HTTPError: The marker cannot be read.
     """
@@ -231,8 +231,8 @@ def closed_buckets(hdfs: WebHdfsReader, root: str) -> Iterator[StoredBucket]:
 def find_unlisted(tree: HdfsTree, buckets: Mapping[str, StoredBucket]) -> Iterator[str]:
     """Yield the paths of files and folders that do not belong to any closed bucket.
 
-    The files of a bucket are its marker (the `_SUCCESS` file) and all files that the marker lists.
-    Empty folders on the path of a future bucket are not reported.
+    A bucket consists of its marker (the `_SUCCESS` file) and all files that the marker lists. Empty
+    folders on the path of a future bucket are not reported.
 
     Args:
         tree: HDFS entries by path below the root, as returned by `read_tree`.

@@ -39,9 +39,9 @@ def judge() -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @click.pass_context
 def check(context: click.Context, expectations: Path, snapshot: Path | None, as_json: bool) -> None:
-    """Check that each source line is exactly once, and unaltered, in a bucket or a dead letter.
+    """Check that each source line appears exactly once, unaltered, in a bucket or a dead letter.
 
-    Exit 1 if there are findings, or nothing was compared.
+    Exit 1 if there are findings, or if nothing was compared.
     """
     parsed = _read(expectations)
     with _connect(parsed) as hdfs:

@@ -17,7 +17,7 @@ _TIME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d
 
 @dataclasses.dataclass(slots=True)
 class ContainerRecord:
-    """A line that a container wrote, possibly split into several lines of the log file.
+    """A line of container output, which may be split into several lines of the log file.
 
     The container runtime of Kubernetes writes log files in CRI format (`TIME STREAM P|F TEXT`), and
     splits long lines: all parts but the last have the tag `P`.
@@ -46,7 +46,7 @@ class ContainerRecord:
 def join_partial_lines(
     lines: Iterable[tuple[int, bytes]], flushed: frozenset[int]
 ) -> Iterator[ContainerRecord]:
-    """Reassemble the lines that a container wrote from a container log in CRI format.
+    """Reassemble the output lines of a container from its log file in CRI format.
 
     The container runtime of Kubernetes splits a long line into several lines of the log file, which
     may alternate with lines of the other stream.
@@ -54,13 +54,12 @@ def join_partial_lines(
     Args:
         lines: (byte offset, content) of each line of the file, in order; the content includes the
             line feed.
-        flushed: Byte offsets at which joining starts again. A partial line before such an offset is
-            not joined with later lines, because the tailer had already sent it to the delivery
-            service.
+        flushed: Byte offsets across which lines are not joined, because the tailer had already sent
+            everything before the offset to the delivery service.
 
     Yields:
-        One record per line of the container, in the order of their first parts. Each line that is
-        not in CRI format is a record of its own.
+        One record per output line, in the order of their first parts. A line that is not in CRI
+        format becomes a separate record.
     """
     found: list[ContainerRecord] = []
     partial: dict[str, ContainerRecord] = {}

@@ -27,8 +27,8 @@ class DeclaredType:
     Args:
         name: Name of the type.
         rule: Declaration of the type.
-        tailer_fields: Text by field name, used for fields that a message lacks. The tailer (the
-            component that reads log files) adds these texts by its settings.
+        tailer_fields: Maps field names to texts for fields that a message lacks. The tailer (the
+            component that reads log files) is configured to add these texts.
     """
 
     def __init__(self, name: str, rule: TypeExpectation, tailer_fields: Mapping[str, str]) -> None:
@@ -58,7 +58,7 @@ class DeclaredType:
             document: The JSON object.
 
         Returns:
-            Values by field name. A field that the object lacks has the value from `tailer_fields`
+            Values by field name. A field that the object lacks gets its value from `tailer_fields`
             or its default.
 
         Raises:
@@ -79,12 +79,12 @@ class DeclaredType:
         """Convert the texts of a line, such as the groups of a pattern, to event fields.
 
         Args:
-            texts: Raw bytes by field name. None, for a group that matched nothing, is treated as a
-                missing text.
+            texts: Raw bytes by field name. None, the value of a group that matched nothing, counts
+                as missing.
 
         Returns:
-            Values by field name. A field without a text has the value from `tailer_fields`, its
-            default or null.
+            Values by field name. A field without a text gets its value from `tailer_fields`, its
+            default or null, in this order.
 
         Raises:
             LineRejected: A text cannot be converted to the type of its field, or a field has no
@@ -187,8 +187,8 @@ class DeclaredType:
             Values by field name.
 
         Raises:
-            LineRejected: A value is missing, is of the wrong type, or belongs to no field although
-                the type refuses unknown fields.
+            LineRejected: A value is missing or has the wrong type, or the type refuses unknown
+                fields and there is one.
         """
         rule = self.rule
         own = {field["name"] for field in self._fields} - rule.header.keys() - {rule.unknown_field}
@@ -289,9 +289,9 @@ class DeclaredType:
             line: Line without its line feed.
 
         Returns:
-            A pair: the text of the group `time` (None if there is none), and the texts by group
-            name, to which the whole line is added if the type has a field for it. None if the line
-            does not match or the type has no pattern.
+            A pair: the text of the group `time` (None if there is none), and all texts by group
+            name. If the type has a field for the whole line, the line is included under the name of
+            this field. None if the line does not match or the type has no pattern.
         """
         match = self._pattern.fullmatch(line) if self._pattern is not None else None
         if match is None:

@@ -156,7 +156,7 @@ def parse_time(text: str, at: int, after_priority: bool) -> HeaderTime | None:
             accepted only then.
 
     Returns:
-        The time, not validated; None if it is in no known format.
+        The time, not validated; None if its format is unknown.
     """
     rest = text[at:]
     iso = re.match(r"(\d{4})-(\d\d)-(\d\d)([T ])", rest, re.ASCII)
@@ -255,7 +255,7 @@ def parse_device_header(text: str, at: int, has_priority: bool) -> DeviceHeader 
             formats are accepted.
 
     Returns:
-        The parts of the header; None if the line is in no known format.
+        The parts of the header; None if the format of the line is unknown.
     """
     pairs = _parse_key_values(text[at:], has_priority)
     if pairs is not None:
@@ -289,8 +289,8 @@ def parse_after_time(
         text: The line.
         at: Index of the first character after the time.
         when: The time; None if the header has none.
-        host: Host that is already known; None if none is.
-        data: (name, value) pairs of structured data that are already known.
+        host: Host, if it is already known; otherwise None.
+        data: (name, value) pairs of structured data that were already parsed.
 
     Returns:
         All parts of the header, including `when`.

@@ -36,11 +36,11 @@ class _ExpectationModel(BaseModel):
 
 
 class FileExpectation(_ExpectationModel):
-    """One or more source files with the same settings, as an entry of the expectations file.
+    """An entry of the expectations file: one or more source files with the same settings.
 
-    The settings determine which events the lines of the files must become. Unknown keys are errors.
-    The settings `zone`, `record_start`, `format` and `fields` must equal those with which the
-    tailer read the files.
+    The settings determine which events are expected for the lines of the files. Unknown keys are
+    errors. The settings `zone`, `record_start`, `format` and `fields` must equal those of the
+    tailer that read the files.
 
     Attributes:
         path: Path or glob of the files.
@@ -48,8 +48,8 @@ class FileExpectation(_ExpectationModel):
         hosts: Whether the host of an event comes from its `line` or from the `tailer`.
         type: Event types that the lines may have. None means all types if `form` is `rfc5424`,
             otherwise no type.
-        catch_all: Event type of lines that match no other type; None if such lines must become dead
-            letters.
+        catch_all: Event type of lines that match no other type; None if such lines are expected to
+            become dead letters.
         size: Size in bytes up to which the lines must be delivered; None for the whole file.
         generation: Number of times that the file was truncated.
     """
@@ -102,13 +102,14 @@ class FileExpectation(_ExpectationModel):
     host_id: OneOrMore = Field((), description="overrides the host id of all files")
 
     def range_settings(self) -> Iterator[str]:
-        """Yield the optional settings of this file from which ids of byte ranges are computed.
+        """Yield the optional settings of this file that are part of its range ids.
 
-        The result is the last part of the argument `fields` of `range_id`.
+        A range id identifies a byte range of a file. The yielded texts are the last items of the
+        argument `fields` of `range_id`.
 
         Yields:
-            Name and value alternately, for each setting that is set: `record_start`, `fields` (as
-            JSON with sorted names) and `format`.
+            Name and value in turn, for each of these settings that is not at its default:
+            `record_start`, `fields` (as JSON with sorted names) and `format`.
         """
         if self.record_start is not None:
             yield from ("record_start", self.record_start)
@@ -150,11 +151,12 @@ class TypeExpectation(_ExpectationModel):
             `key=value` pairs. `tsv`: the message consists of `columns`, separated by tabs.
         fields: Avro fields of the type; empty if `field`, of type bytes, is the only one.
         time_field: Key or column with the event time; None if there is none.
-        time_format: Format of the event time, for `strptime`, or `rfc3339` or a `unix` format.
-        time: `event` if a line without a time is a dead letter, `observed` if such a line has the
-            time at which it was delivered.
-        unknown: Whether a line with undeclared keys is refused, or the keys are ignored or kept in
-            `unknown_field`.
+        time_format: Format of the event time: a `strptime` format, `rfc3339`, or a Unix time format
+            such as `unix-ms`.
+        time: How lines without a time are handled: with `event`, they become dead letters; with
+            `observed`, they get the time at which they were delivered.
+        unknown: How undeclared keys are handled: `refuse` rejects the line, `ignore` drops the
+            keys, and `keep` stores them in `unknown_field`.
 
     Declarations with redaction or coercion are not supported.
     """
@@ -209,8 +211,8 @@ class WriterRecord(_ExpectationModel):
         path: Path of the file when it was written.
         bytes: Size of the file in bytes.
         blake2b: BLAKE2b-128 digest of the content, in hexadecimal.
-        broken: Start offsets of all lines that must become dead letters, because they cannot be
-            converted to events.
+        broken: Start offsets of all lines that cannot be converted to events and are therefore
+            expected to become dead letters.
     """
 
     path: str
@@ -266,9 +268,9 @@ class DestroyedEvent(_ExpectationModel):
 
 
 class Expectations(_ExpectationModel):
-    """The input of the judge: where the buckets are, which files are sources, and their types.
+    """The input of the judge: location of the buckets, source files and event types.
 
-    The judge is the independent check that compares source files with closed buckets. The
+    The judge is an independent program that compares source files with closed buckets. The
     attributes are the keys of its JSON input file, which `read_expectations` reads. Unknown keys
     are errors.
 
@@ -281,9 +283,9 @@ class Expectations(_ExpectationModel):
         observed_ms: First and last time of delivery, in Unix milliseconds, inclusive.
         api: Events that clients sent to the HTTP API.
         destroyed: Events that may be missing, because a test destroyed them in Kafka.
-        grades: Grades that a bucket may have, by default only `proved` (verified to be complete).
-        written: Sizes and digests of the files as recorded by their writer; None if the files are
-            not compared with such records.
+        grades: Allowed grades of buckets, by default only `proved` (verified to be complete).
+        written: Sizes and digests of the files, as recorded by their writer; None to skip the
+            comparison with such records.
     """
 
     webhdfs: str = Field(description="address of WebHDFS, such as http://127.0.0.1:9870")
@@ -340,10 +342,10 @@ class Expectations(_ExpectationModel):
 
 
 def read_expectations(file: Path) -> Expectations:
-    """Read and validate an expectations file, the input of the verification.
+    """Read and validate the expectations file of a verification.
 
-    The file states which source files exist, which events their lines must become, and where the
-    buckets are.
+    The file names the source files and the location of the buckets. It also defines which events
+    are expected for the lines of the files.
 
     Args:
         file: Path of the JSON file.

@@ -33,7 +33,7 @@ def birth_ns(descriptor: int) -> int:
         descriptor: Descriptor of the open file.
 
     Returns:
-        The birth time, or 0 if the kernel or the file system does not supply it.
+        The birth time, or 0 if the kernel or the file system does not provide it.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     buffer = ctypes.create_string_buffer(_BUFFER_SIZE)
@@ -68,9 +68,9 @@ def file_id(descriptor: int) -> str:
 
 
 def line_digest(host_id: str, file: str, generation: int, offset: int, line: bytes) -> int:
-    """Return the 74-bit digest of a log line and its position, the second part of its event id.
+    """Return the 74-bit digest of a log line and its position.
 
-    The first part of an event id is the event time.
+    The event id of the line consists of the event time and this digest.
 
     Args:
         host_id: Id of the host on which the file is.
@@ -91,10 +91,9 @@ def line_digest(host_id: str, file: str, generation: int, offset: int, line: byt
 
 
 def client_event_digest(event_type: str, client_id: str) -> int:
-    """Return the 74-bit digest of an event of the HTTP API, the second part of its event id.
+    """Return the 74-bit digest for an event that was posted with an id of the client.
 
-    The first part of an event id is the event time. The function applies to events to which their
-    client assigned an id.
+    The event id consists of the event time and this digest.
 
     Args:
         event_type: Name of the event type.
@@ -136,7 +135,7 @@ def _digest(parts: Iterable[bytes], size: int) -> bytes:
 
 
 def event_id(time_ms: int, digest: int) -> bytes:
-    """Return the 16-byte event id, a version 8 UUID made of a timestamp and a digest.
+    """Return the 16-byte event id, a version 8 UUID that consists of a timestamp and a digest.
 
     Args:
         time_ms: Event time in Unix milliseconds.

@@ -1,4 +1,4 @@
-"""The event or dead letter that a source line must have become, according to the declarations."""
+"""The expected event or dead letter of a source line, derived from the type declarations."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedEvent:
-    """The event or dead letter that a source line must have become.
+    """The event or dead letter that is expected for a source line.
 
     A dead letter is the record of a line that cannot be converted to an event.
 
     Attributes:
         type: Event type, or the type of dead letters.
-        time_ms: Event time in Unix milliseconds. None if the line has no time; the event then has
-            the observation time of its byte range (when a delivery service first saw it).
-        host: Host of the event. None if the line names no host; the event then has the host name of
-            the tailer, which read the file.
+        time_ms: Event time in Unix milliseconds. None if the line has no time. The event then has
+            the observation time of its byte range (about when the range was first sent).
+        host: Host of the event. None if the line names no host. The event then has the host name of
+            the tailer that read the file.
         fields: Values by field name.
         detail: Text that the detail of a dead letter must contain; may be empty.
     """
@@ -59,19 +59,19 @@ class ExpectedEvent:
 
 
 class LineInterpreter:
-    """A parser that determines which event or dead letter each source line must have become.
+    """A parser that derives the expected event or dead letter from each source line.
 
-    It is implemented independently of the delivery service, to verify its results. It applies one
-    revision of the event type declarations.
+    It shares no code with the delivery service, whose results it verifies. It applies one revision
+    of the event type declarations.
 
     Args:
-        expectations: Input of the verification, with the limits for event times and the version of
-            the delivery service's parser, whose results are expected.
+        expectations: Input of the verification. It contains the limits for event times, and the
+            version of the delivery service's parser whose results are expected.
         types: Type declarations of the revision, by type name.
 
     Attributes:
-        types: Event types by name, as declared, without the field values that the tailer's settings
-            define for some files.
+        types: Event types by name, as declared. They do not include field values that the tailer's
+            settings define for some files.
     """
 
     def __init__(self, expectations: Expectations, types: Mapping[str, TypeExpectation]) -> None:
@@ -97,10 +97,10 @@ class LineInterpreter:
         observed: tuple[int, int],
         container: ContainerRecord | None = None,
     ) -> ExpectedEvent:
-        """Return the event or dead letter that a source line must have become.
+        """Return the expected event or dead letter for a source line.
 
-        A line that matches no type, or that has an invalid time or field, must have become a dead
-        letter. This method does not raise for such lines.
+        A dead letter is expected for a line that matches no type or has an invalid time or field.
+        No error is raised for such lines.
 
         Args:
             file: Settings of the source file.
@@ -230,7 +230,7 @@ class LineInterpreter:
         )
 
     def interpret_api_event(self, row: ApiEvent) -> ExpectedEvent:
-        """Return the event or dead letter that an event of the HTTP API must have become.
+        """Return the expected event or dead letter for an event that was sent to the HTTP API.
 
         Args:
             row: The event as its client sent it.
@@ -320,7 +320,7 @@ class LineInterpreter:
     def _check_time(
         self, time_ms: int | None, observed: tuple[int, int], declared: DeclaredType
     ) -> int | None:
-        """Check that the event time of a line is plausible, and return the time.
+        """Check that the event time of a line is plausible, and return it.
 
         Args:
             time_ms: Time in the line, in Unix milliseconds; None if the line has none.
@@ -328,8 +328,8 @@ class LineInterpreter:
             declared: Event type of the line.
 
         Returns:
-            The time. If the line has none: the time of its container log record, or None if there
-            is no such record.
+            The time. If the line has none, the time of its container log record; None if there is
+            no such record.
 
         Raises:
             LineRejected: With reason `no_timestamp` if the type requires a time, or `future` or

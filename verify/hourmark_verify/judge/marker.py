@@ -41,14 +41,13 @@ class MarkerFile(_MarkerModel):
 
 
 class PartitionOffset(_MarkerModel):
-    """The offset in a Kafka partition up to which records are in a bucket or in an earlier one.
+    """The position in a Kafka partition at which a bucket ends.
 
     Attributes:
         topic: Name of the topic.
-        topic_id: Kafka's id of the topic, which differs after the topic was deleted and created
-            again.
+        topic_id: Kafka's id of the topic. It changes if the topic is deleted and created again.
         partition: Partition number.
-        next: First offset that is in neither this bucket nor an earlier one.
+        next: First offset that belongs neither to this bucket nor to an earlier one.
     """
 
     topic: str = Field(min_length=1)
@@ -61,17 +60,18 @@ class MarkerEvidence(_MarkerModel):
     """The evidence that a bucket is complete, as recorded in its marker (the `_SUCCESS` file).
 
     A delivery service writes an audit record for each byte range of a log file. The record states
-    how many events it acknowledged, which is called a promise. The evidence compares the promises
-    with the events in Kafka.
+    how many events of the range it acknowledged; these events are called promised. To prove that a
+    bucket is complete, promised events are compared with the events in Kafka.
 
     Attributes:
-        method: How promises and events were compared: `sums` (by counts and sums of event ids),
-            `join` (by the event ids of each byte range) or `empty` (nothing was promised).
-        cut_at_ms: Time of the Kafka offsets up to which records were taken into account, in Unix
-            milliseconds.
+        method: How promised events and events in Kafka were compared: `sums` (by counts and sums of
+            event ids), `join` (by the event ids of each byte range) or `empty` (no event was
+            promised).
+        cut_at_ms: Time in Unix milliseconds at which the end offsets in Kafka were determined.
+            Records after these offsets were not taken into account.
         audit_records: Number of audit records that were compared.
-        promised: Number of events that these audit records promise.
-        audit_next: For each partition, the next offset of the audit topic to read.
+        promised: Number of promised events in these audit records.
+        audit_next: Next offset to read from the audit topic, by partition.
         waived: Descriptions of the conditions that were not met; empty if the grade is `proved`.
     """
 
@@ -84,17 +84,17 @@ class MarkerEvidence(_MarkerModel):
 
 
 class OriginHourCounts(_MarkerModel):
-    """The counts of the events in a bucket whose event times are in the same hour.
+    """The counts of a bucket's events that have their event times in the same hour.
 
-    A bucket contains events of its own hour and late events of earlier hours. Its marker (the
-    `_SUCCESS` file) has one such object per hour.
+    Besides the events of its interval, a bucket can contain late events of earlier hours. Its
+    marker (the `_SUCCESS` file) has one such object per hour. A delivery service writes audit
+    records for the events that it acknowledges.
 
     Attributes:
         rows: Records read from Kafka, including duplicates.
         events: Events that remain after duplicates were removed.
-        promised: Events that are included in audit records, which a delivery service writes for
-            events that it acknowledged.
-        unaudited: Events that are included in no audit record.
+        promised: Events that audit records include.
+        unaudited: Events that no audit record includes.
     """
 
     rows: Count
@@ -125,20 +125,20 @@ class Marker(_MarkerModel):
         format: Version of the format.
         type: Event type.
         hour: Label of the bucket's interval, such as 2026-11-21T05.
-        bucket_seconds: Length of the interval.
+        bucket_seconds: Length of the interval in seconds.
         previous: Reference to the preceding bucket; None for the first bucket of the type.
-        grade: Strength of the evidence: `proved` (complete), `timed_out` (a deadline passed) or
-            `forced` (an operator's decision).
+        grade: Why the bucket was closed: `proved` (verified to be complete), `timed_out` (a
+            deadline passed) or `forced` (an operator decided so).
         evidence: The evidence for the grade.
         files: Avro files of the bucket.
         events: Number of events in all files.
         late: Number of late events, by the hour of their event time.
-        books: Counts by the hour of the event time, including the bucket's own hour.
+        books: Counts by hour of the event time, including the hour of the bucket itself.
         duplicates_removed: Number of duplicates that were removed.
-        unaudited: Number of events that no audit record promises.
-        checked: Number of promised events whose values were verified by a checksum.
-        lost: By source, the number of bytes that were destroyed before they were read.
-        unknown: By source, the number of incidents in which an unknown number of bytes was lost.
+        unaudited: Number of events that no audit record includes.
+        checked: Number of audited events whose values were verified by a checksum.
+        lost: Number of bytes that were destroyed before they were read, by source.
+        unknown: Number of losses of unknown size, by source.
         unrepeatable: Sources whose senders cannot send data again.
         id_sum: Sum of the low 64 bits of all event ids, modulo 2**64, 16 hexadecimal digits.
         offsets: Offsets in the Kafka partitions of the type, up to which records are in this bucket
@@ -178,10 +178,10 @@ class Marker(_MarkerModel):
 
 
 def has_valid_self_digest(written: bytes, software: str) -> bool:
-    """Return whether a `_SUCCESS` file is unchanged, according to the digest that it contains.
+    """Return whether a `_SUCCESS` file matches the digest that it contains.
 
-    The digest is the last part of the field `software`. It is computed over the file with zeros
-    instead of the digest. A `software` value of at most 40 characters contains no digest; the
+    The digest is the last part of the field `software`. It is computed over the file with the
+    digest replaced by zeros. A `software` value of at most 40 characters contains no digest; the
     result is then True.
 
     Args:

@@ -50,12 +50,12 @@ def schema_fingerprint(schema: Any) -> str:
 def find_contradictions(
     bucket: StoredBucket, contents: BucketTotals, grades: Sequence[str]
 ) -> Iterator[str]:
-    """Yield a description of each contradiction between a bucket and its marker, or in the marker.
+    """Yield a description of each contradiction within a marker or between marker and bucket.
 
     Args:
         bucket: Closed bucket with its marker (the `_SUCCESS` file).
         contents: Totals over the events in the bucket's files.
-        grades: Grades that the bucket may have, such as `proved` (verified to be complete).
+        grades: Allowed grades of the bucket, such as `proved` (verified to be complete).
     """
     marker, evidence, books = bucket.marker, bucket.marker.evidence, bucket.marker.books
     summed = OriginHourCounts(
@@ -124,13 +124,15 @@ def find_contradictions(
 
 
 def find_chain_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, str]]:
-    """Yield the buckets whose markers are inconsistent with the preceding bucket of the type.
+    """Yield the faults in the sequence of a type's buckets and markers (the `_SUCCESS` files).
 
-    A marker is the `_SUCCESS` file of a bucket. It must refer to the digest of the preceding
-    marker. Each bucket must start when the preceding one ends, unless that one holds something:
-    hours between back-filled buckets are skipped if they hold nothing. The commit number of a
-    ledger (the database of the ETL) must not decrease, and a ledger must not be used again after
-    another one.
+    These conditions are checked:
+
+    - Each marker refers to the preceding marker by hour and digest.
+    - Each bucket starts when the preceding one ends, unless that one holds something: a back-fill
+      skips hours that hold nothing.
+    - The commit number of a ledger (the database of the ETL) never decreases.
+    - A ledger is not used again after another one was used.
 
     Args:
         buckets: All closed buckets of one type, sorted by time.
@@ -172,10 +174,10 @@ def _may_precede_skipped_hours(marker: Marker) -> bool:
 def find_offset_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, str]]:
     """Yield the inconsistent Kafka offsets in the `_SUCCESS` files of a type.
 
-    Offsets are inconsistent if their topic does not contain events of the type, or if they are
-    lower than in the preceding bucket. A topic that was deleted and created again, and lower
-    offsets of the audit topic, are accepted only if the file states that the bucket was closed
-    without complete evidence (`evidence.waived` is not empty).
+    An offset is inconsistent if its topic does not contain events of the type, or if it is lower
+    than in the preceding bucket. Two changes are accepted only in a bucket that was closed without
+    complete evidence (`evidence.waived` is not empty): a topic that was deleted and created again,
+    and lower offsets of the audit topic.
 
     Args:
         buckets: All closed buckets of one type, sorted by time.
@@ -223,14 +225,13 @@ def find_offset_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, s
 
 
 def find_balance_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, str]]:
-    """Yield the buckets of a type at which the counts in the `_SUCCESS` files do not add up.
+    """Yield the buckets of a type whose counts in the `_SUCCESS` files are inconsistent.
 
-    The number of events must not exceed the number of Kafka records below the offsets in these
-    files. If all buckets have the grade `proved` (verified to be complete), the counts of each
-    hour, summed over all buckets, must meet two more conditions:
+    The total number of events up to a bucket must not exceed the number of Kafka records below the
+    bucket's offsets. If all buckets have the grade `proved` (verified to be complete), the counts
+    of each hour, summed over all buckets, must meet two more conditions:
 
-    - `events` is at most `promised` (events that audit records list) plus `unaudited` (events that
-      no audit record lists).
+    - `events` is at most `promised` plus `unaudited`: the events with and without an audit record.
     - `promised` is at most `rows`, the number of records read from Kafka.
 
     Args:
@@ -275,17 +276,15 @@ _CLOCK_SKEW_MS: Final = 5_000
 def find_destroyed_event_faults(
     destroyed: Sequence[DestroyedEvent], buckets: Sequence[StoredBucket]
 ) -> Iterator[tuple[FindingKind, str, str]]:
-    """Yield the buckets and event types whose markers contradict a known loss of events.
-
-    A marker is the `_SUCCESS` file of a bucket.
+    """Yield the contradictions between markers (`_SUCCESS` files) and a known loss of events.
 
     A test destroys events in Kafka on purpose. Two kinds of contradictions are reported:
 
     - `FALSE_PROOF`: A bucket has the grade `proved` (verified to be complete), although an event of
-      its interval or an earlier one was destroyed. The event must have been written before the time
-      `evidence.cut_at_ms` in the bucket's marker; clock differences up to five seconds are
-      tolerated.
-    - `MANIFEST`: The markers of an event type state fewer missing events than were destroyed.
+      its interval or an earlier one was destroyed. Only events that were written before the time
+      `evidence.cut_at_ms` in the bucket's marker are considered. Clock differences of up to five
+      seconds are tolerated.
+    - `MANIFEST`: The markers of an event type report fewer missing events than were destroyed.
 
     Args:
         destroyed: Destroyed events that are in no bucket.

@@ -29,7 +29,7 @@ from hourmark_verify.judge.values import equal_values
 
 
 class EventIdList:
-    """A list of event ids in one byte array, which finds the ids that occur more than once.
+    """A memory-efficient list of event ids that finds duplicates.
 
     It needs 16 bytes of memory for each id. Call `add` for every event, then `duplicates` once.
     """
@@ -52,7 +52,7 @@ class EventIdList:
         The list is sorted in place, so `add` must not be called afterwards.
 
         Returns:
-            An iterator. An id that was added n times occurs n - 1 times in it.
+            An iterator. An id that was added n times occurs n - 1 times.
         """
         ids = np.frombuffer(self._ids, dtype="S16")
         ids.sort()
@@ -76,7 +76,7 @@ _DETAIL_CHARS_MAX: Final = 500
 
 @dataclasses.dataclass
 class EventMatcher:
-    """A comparison of the events in buckets with the source lines and API records they derive from.
+    """A comparison of the events in buckets with their source lines and API records.
 
     An API record is an event that a client sent to the HTTP API, as the client recorded it.
     Discrepancies are added to `report`. Not thread-safe. Call the methods in this order:
@@ -87,7 +87,7 @@ class EventMatcher:
 
     Attributes:
         expectations: Event types, API records and settings of the verification.
-        sources: Open source files by (file id, generation); the generation is the number of times
+        sources: Open source files by (file id, generation). The generation is the number of times
             that the file was truncated.
         report: Report that receives findings and counts.
     """
@@ -227,8 +227,8 @@ class EventMatcher:
     def mark_destroyed(self, row: DestroyedEvent) -> bool:
         """Record that an event was destroyed, so that its absence is not reported as a loss.
 
-        Call this method after the last `match_event`. If no line or API record matches the event, a
-        finding is added to the report.
+        Call this method after the last call of `match_event`. If no line or API record matches the
+        event, a finding is added to the report.
 
         Args:
             row: The destroyed event.
@@ -274,8 +274,8 @@ class EventMatcher:
     def finish(self) -> None:
         """Complete the report after all events were compared.
 
-        Duplicate ids and source lines without an event are added as findings, and lines are counted
-        by file and type. Call this method once, after the last `match_event` and `mark_destroyed`.
+        Duplicate ids and source lines without an event are added as findings. Lines are counted by
+        file and type. Call this method once, after all calls of `match_event` and `mark_destroyed`.
         """
         for duplicate in self._ids.duplicates():
             self.report.add(

@@ -46,8 +46,8 @@ def parse_logfmt(message: bytes) -> dict[str, bytes]:
         message: The message; a carriage return at its end is ignored.
 
     Returns:
-        Unquoted value by key. A key without a value has the value `true`. If a key is repeated, the
-        last value is returned.
+        Unquoted value by key. A key without a value gets the value `true`. If a key is repeated,
+        its last value is returned.
 
     Raises:
         LineRejected: With reason `bad_logfmt` if the syntax is wrong or no key has a value, or
@@ -77,15 +77,15 @@ def parse_logfmt(message: bytes) -> dict[str, bytes]:
 
 
 def unknown_value_text(value: Any) -> str:
-    """Convert a value that belongs to no declared field to text.
+    """Convert the value of an undeclared field to text.
 
-    Such values can be stored together in one field of the event.
+    All values of undeclared fields can be stored together in one field of the event.
 
     Args:
         value: Raw bytes or a parsed JSON value.
 
     Returns:
-        Bytes decoded as UTF-8; a string as it is; any other value as compact JSON.
+        Bytes are decoded as UTF-8. A string is returned unchanged, any other value as compact JSON.
 
     Raises:
         LineRejected: With reason `not_utf8` if bytes are not UTF-8.

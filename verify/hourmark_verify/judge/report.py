@@ -18,7 +18,7 @@ class FindingKind(enum.StrEnum):
     Attributes:
         LOST: A terminated, non-blank source line without an event or a dead letter.
         DOUBLED: A second event with the same source line or the same id.
-        ALTERED: An event that differs from what its source line must become.
+        ALTERED: An event that differs from the one expected for its source line.
         UNEXPECTED: An event without a source line, such as an event of an unlisted file.
         MISPLACED: An event in the bucket of another time interval.
         MANIFEST: A marker that contradicts its bucket, itself or an earlier marker.
@@ -64,15 +64,15 @@ class JudgeFinding:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class TypeCount:
-    """The numbers of source lines, events and buckets of one event type.
+    """The counts of source lines, events and buckets of one event type.
 
     Attributes:
         expected: Source lines of this type.
         in_buckets: Events in closed buckets, including late events.
-        late: Events in the closed buckets of a later hour, because they arrived after their own
-            hour was closed.
-        dead_letters: Source lines of this type that became dead letters, because they cannot be
-            converted to events.
+        late: Events that arrived after their hour was closed. They are in the bucket of a later
+            hour.
+        dead_letters: Source lines of this type that could not be converted to events and became
+            dead letters.
         lost: Source lines of this type without an event or a dead letter.
         duplicates_removed: Duplicates that were removed when buckets were closed.
         buckets: Closed buckets.
@@ -93,13 +93,13 @@ class TypeCount:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class FileCount:
-    """The numbers of lines of one source file, by what was found in HDFS for them.
+    """The line counts of one source file, by what was found in HDFS for each line.
 
     Attributes:
         path: Path of the file.
         lines: Lines that must be in HDFS, including blank ones.
         in_buckets: Lines whose event is in a closed bucket.
-        dead_letters: Lines that became dead letters, because they cannot be converted to events.
+        dead_letters: Lines that could not be converted to events and became dead letters.
         blanks: Blank lines, for which no event is expected.
         destroyed: Lines whose event Kafka lost, as listed in the expectations.
         lost: Lines without an event or a dead letter.
@@ -119,15 +119,15 @@ class JudgeReport:
     """The result of a verification: counts, and the first findings of each kind.
 
     Attributes:
-        digests_checked: Whether all host ids were known, so that the digests in event ids were
-            verified.
+        digests_checked: Whether the digests in event ids were verified, which requires that all
+            host ids are known.
         types: Counts by event type.
         files: Counts of each source file.
         counts: Number of findings by kind, 0 for kinds without findings.
         findings: At most 20 findings of each kind, sorted by kind.
         destroyed: Number of events that Kafka lost and that are in no bucket.
-        beyond: Number of events from lines whose delivery is optional, because they are after the
-            size that the expectations state for the file.
+        beyond: Number of events from lines beyond the size that the expectations state for their
+            file. Delivery of these lines is optional.
         posted: Number of events sent to the HTTP API that were found in buckets or dead letters.
         others: Number of events of files that the expectations do not list.
     """
@@ -165,7 +165,7 @@ class JudgeReport:
             event_type: Name of the event type.
 
         Returns:
-            The counts that this report stores; all of them are 0 at the first call for a type.
+            The stored counts, not a copy. All counts are 0 on the first call for a type.
         """
         return self.types.setdefault(event_type, TypeCount())
 
@@ -183,8 +183,8 @@ class JudgeReport:
         """Return the report as a JSON-serializable dictionary.
 
         Returns:
-            The key `content` with the value of `passed`, the key `compared`, one key per kind of
-            finding with its count, and the other attributes under their names.
+            A dictionary with these keys: `content`, the value of `passed`; `compared`; each kind of
+            finding, with its count; the other attributes under their names.
         """
         fields = dataclasses.asdict(self)
         return {

@@ -1,7 +1,7 @@
 """Snapshots of closed buckets, which show whether a bucket changed after it was closed.
 
-A snapshot holds the HDFS file id, modification time and digest of each entry, so that a file that
-was replaced by an identical one is found too.
+A snapshot contains the HDFS file id, modification time and digest of each entry. It therefore also
+reveals a file that was replaced by an identical one.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ Snapshot = dict[str, dict[str, list[object]]]
 
 
 def take_snapshot(hdfs: WebHdfsReader, root: str) -> Snapshot:
-    """Return the ids, modification times and digests of all entries of all closed buckets.
+    """Return the id, modification time and digest of each entry in all closed buckets.
 
-    All files of the buckets are downloaded to compute their digests.
+    All files in the buckets are downloaded to compute their digests.
 
     Args:
         hdfs: WebHDFS client.
         root: Root of the buckets, as a path or as hdfs://host:port/path.
 
     Returns:
-        By path of the bucket and then by path within the bucket, a list of three values: HDFS file
-        id, modification time in Unix milliseconds, and BLAKE2b-128 digest in hexadecimal ("" for a
-        folder). Empty if no bucket is closed.
+        Maps each bucket path to the entries of the bucket, by path within the bucket. An entry is a
+        list of three values: HDFS file id, modification time in Unix milliseconds, and BLAKE2b-128
+        digest in hexadecimal ("" for a folder). Empty if no bucket is closed.
 
     Raises:
         httpx.HTTPError: HDFS cannot be read.
@@ -50,8 +50,8 @@ def compare_snapshot(
 ) -> None:
     """Report every bucket that changed since a snapshot was taken.
 
-    Buckets that were closed after the snapshot are ignored. If the snapshot is empty, this is
-    reported as a finding.
+    Buckets that were closed after the snapshot are ignored. An empty snapshot is reported as a
+    finding.
 
     Args:
         hdfs: WebHDFS client.

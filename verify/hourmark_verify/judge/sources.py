@@ -1,6 +1,6 @@
 """Source files and their lines: the start offset, event type and match state of each line.
 
-A file is indexed once, and again when it grew. Line contents are not kept but read on demand.
+A file is indexed once, and again after it has grown. Line contents are read on demand.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class RecordStartMatcher:
     """A predicate that decides whether a line is the first line of a multi-line record.
 
     Args:
-        record_start: Regular expression that is searched in the line.
-        flushed: Byte offsets at which a record starts even if the line does not match, because the
-            lines before the offset had already been sent to the delivery service.
+        record_start: Regular expression to search for in the line.
+        flushed: Byte offsets at which a record starts even if the line does not match, because
+            everything before the offset had already been sent to the delivery service.
     """
 
     def __init__(self, record_start: str, flushed: list[int]) -> None:
@@ -100,17 +100,15 @@ class SourceLine:
 class SourceFile:
     """A log file that is compared with the events in HDFS, with an index of its lines.
 
-    The constructor opens the file and indexes its complete lines; it raises OSError if the file
-    cannot be read. The file stays open until `close` is called, so that a rename has no effect. If
-    `line_at` is called with an offset after the indexed part, lines that were appended are indexed
-    too.
+    The constructor opens the file and indexes its complete lines. It raises `OSError` if the file
+    cannot be read. The file stays open until `close` is called, so that a rename has no effect.
+    Appended lines are indexed when `line_at` is called with an offset after the indexed part.
 
     Args:
         path: Path of the file.
-        file: What the judge expects of the file, such as its format and event type.
+        file: Expectations for this file, such as its format and event type.
         types: Names of all event types. The first one must be `NO_TYPE`.
-        expectations: What the judge expects of all files; used for hosts and for the maximum size
-            of a line.
+        expectations: Expectations for all files; used for hosts and for the maximum size of a line.
 
     Attributes:
         name: Path of the file when it was opened.
@@ -121,8 +119,8 @@ class SourceFile:
             file.
         id: File id, 32 hexadecimal digits.
         starts: Byte offset of each line.
-        found_in: For each line, the number (from 1) that the caller assigned to the HDFS file with
-            the line's event; 0 if no event was found.
+        found_in: For each line, the number of the HDFS file that contains its event; 0 if no event
+            was found. The caller assigns these numbers, from 1.
         required_lines: Number of lines, from the first, that must be in HDFS.
     """
 
@@ -200,7 +198,7 @@ class SourceFile:
         return "lines" if start == 0 or self.read(start - 1, start) == b"\n" else "last-chunk"
 
     def read(self, start: int, end: int) -> bytes:
-        """Return the bytes of the file from an offset to another one.
+        """Read a range of bytes from the file.
 
         Args:
             start: First byte offset.
@@ -307,8 +305,8 @@ class ContainerFile(SourceFile):
     """A source file in the log format of the Kubernetes container runtime interface (CRI).
 
     The container runtime splits a long line of a container into several lines of the file, which
-    need not be adjacent. Such lines are indexed together as one record. The constructor has the
-    same arguments and errors as `SourceFile`.
+    need not be adjacent. These lines are indexed together as one record. The constructor has the
+    same arguments and errors as that of `SourceFile`.
     """
 
     def _index_new_lines(self) -> None:
@@ -354,7 +352,7 @@ def open_sources(
 ) -> dict[tuple[str, int], SourceFile]:
     """Open and index all source files.
 
-    Files that are missing, and files that differ from the record of their writer, are reported as
+    Missing files, and files that differ from the records of their writers, are reported as
     findings.
 
     Args:

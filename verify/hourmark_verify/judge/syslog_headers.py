@@ -40,7 +40,7 @@ class ParsedHeader(NamedTuple):
     """The parts of a syslog header.
 
     Attributes:
-        time: Time as text. None if the header has no time; "" if the time is in `when`.
+        time: Time as text; "" if the time is in `when`, None if the header has no time.
         host: Host; None if the header has none.
         parts: Other parts by name, such as `facility`, `program` and `msgid`. Absent parts are
             omitted.
@@ -206,9 +206,9 @@ def header_time_ms(text: str, zone: str, latest_ms: int, strict: bool = False) -
 
     Args:
         text: Time as in `ParsedHeader.time`, in RFC 3339 or RFC 3164 format.
-        zone: IANA name of the time zone of an RFC 3164 time, which states none.
-        latest_ms: Latest possible time. If the header states no year, the year is the latest one
-            for which the time is not after `latest_ms`.
+        zone: IANA name of the time zone of RFC 3164 times, which do not include one.
+        latest_ms: Latest possible time in Unix milliseconds. A time without a year is assigned the
+            latest year that does not put it after `latest_ms`.
         strict: Whether to reject more than six fractional digits, as RFC 5424 requires. Otherwise,
             up to nine are accepted.
 
@@ -237,9 +237,9 @@ def resolve_time_ms(when: HeaderTime, zone: str, latest_ms: int) -> int | None:
 
     Args:
         when: Time, split into its parts.
-        zone: IANA name of the time zone to use if `when` states none.
-        latest_ms: Latest possible time. If `when` states no year, the year is the latest one for
-            which the time is not after `latest_ms`.
+        zone: IANA name of the time zone to use if `when` has none.
+        latest_ms: Latest possible time in Unix milliseconds. A time without a year is assigned the
+            latest year that does not put it after `latest_ms`.
 
     Returns:
         Unix milliseconds; None if there is no such date or time of day.
@@ -468,7 +468,7 @@ def _take_while(text: str, at: int, allowed: frozenset[str]) -> tuple[str, int]:
 
 
 def _has_shape(text: str, form: str) -> bool:
-    """Return whether a text has the shape of a template, character by character.
+    """Return whether a text matches a template character by character.
 
     Args:
         text: Text to compare.

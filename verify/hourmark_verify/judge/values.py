@@ -22,14 +22,14 @@ _DECIMAL: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{
 
 
 class LineRejected(Exception):
-    """Raised when a line does not match its declared type, so that it must become a dead letter.
+    """Raised when a line does not match its declared type.
 
-    A dead letter is the record that the delivery service stores instead of an event.
+    The delivery service is expected to store such a line as a dead letter instead of an event.
 
     Attributes:
         reason: Reason code of the dead letter, such as `wrong_field`.
         detail: Text that the explanation in the dead letter must contain; may be empty.
-        claimed_type: Event type that the dead letter must name; None if it must name none.
+        claimed_type: Event type that the dead letter must name; None if it must not name one.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ def record_from_json(
         named_types: Named types that the schema refers to, by full name.
 
     Returns:
-        Values by field name. An absent field has its default.
+        Values by field name. An absent field gets its default value.
 
     Raises:
         LineRejected: With reason `missing_field` if a field without default is absent,

@@ -20,7 +20,7 @@ class HdfsEntry(NamedTuple):
     Attributes:
         name: Name without the path.
         folder: Whether the entry is a folder.
-        id: HDFS file id. A file that is replaced by another one of the same name has another id.
+        id: HDFS file id. It changes if the file is replaced by another one of the same name.
         modified_ms: Modification time in Unix milliseconds.
     """
 

@@ -132,15 +132,15 @@ class _Device(NamedTuple):
 
 
 def parse_syslog_forms(line: bytes) -> SyslogLine | None:
-    """Parse a syslog line in RFC 5424, RFC 3164, or a form of a common daemon or network device.
+    """Parse a syslog line in RFC 5424, RFC 3164, or a format of a common daemon or network device.
 
-    These are the forms that parser version 3 supports. The module docstring contains the grammar.
+    These are the formats of parser version 3. The module docstring contains the grammar.
 
     Args:
         line: Line without its line feed.
 
     Returns:
-        The header and the message, or None if the line has none of these forms.
+        The header and the message, or None if the line is in none of these formats.
     """
     newer = parse_rfc5424(line)
     if newer is not None and not _has_spaced_time(line, newer.header):

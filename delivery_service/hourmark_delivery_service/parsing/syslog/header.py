@@ -54,14 +54,14 @@ class SyslogHeader(NamedTuple):
     """The parts of a syslog header as undecoded bytes. A part that is absent is None.
 
     Attributes:
-        pri: Priority number in decimal digits: 8 times the facility plus the severity.
-        time: Text of the time.
+        pri: Priority in decimal digits: 8 times the facility plus the severity.
+        time: Timestamp.
         host: Name or address of the host.
         program: Name of the program.
         pid: Process id of the program.
         msgid: MSGID of RFC 5424.
         structured_data: Structured data of RFC 5424, not decoded.
-        parsed_time: Parts of the time, if it has been parsed already.
+        parsed_time: Parts of the timestamp, if it has already been parsed.
     """
 
     pri: bytes | None
@@ -93,9 +93,9 @@ class SyslogHeader(NamedTuple):
         """Decode the structured data of RFC 5424 and return its parameters.
 
         Returns:
-            Unescaped values by element id and parameter name, separated by a space. An element
-            without parameters is included under its id with an empty value. The last of repeated
-            parameters wins. Empty without structured data.
+            A dict of unescaped values. Each key is an element id and a parameter name, separated by
+            a space. An element without parameters has its id as the key and an empty value. If a
+            parameter is repeated, its last value is used. Empty if there is no structured data.
         """
         held: dict[bytes, bytes] = {}
         text, at = self.structured_data or b"", 0
@@ -111,7 +111,7 @@ class SyslogHeader(NamedTuple):
 
 
 class SyslogLine(NamedTuple):
-    """A syslog line that was split into its header and its message.
+    """A syslog line, split into its header and its message.
 
     Attributes:
         header: Parts of the header.
@@ -129,8 +129,8 @@ def parse_rfc5424(line: bytes) -> SyslogLine | None:
         line: Line without its line feed.
 
     Returns:
-        The header and the message, which is empty if absent. None if the line does not have the
-        form of RFC 5424. The time is not parsed.
+        The header and the message, which may be empty. None if the line is not in RFC 5424 format.
+        The timestamp is not parsed.
     """
     match = _RFC5424.fullmatch(line)
     if match is None:
@@ -141,7 +141,7 @@ def parse_rfc5424(line: bytes) -> SyslogLine | None:
 
 
 def parse_syslog_line(line: bytes) -> SyslogLine | None:
-    """Parse a syslog line in the form of RFC 5424 or RFC 3164.
+    """Parse a syslog line in RFC 5424 or RFC 3164 format.
 
     Parser versions 1 and 2 use this function.
 
@@ -149,7 +149,8 @@ def parse_syslog_line(line: bytes) -> SyslogLine | None:
         line: Line without its line feed.
 
     Returns:
-        The header and the message, or None if the line has neither form. The time is not parsed.
+        The header and the message, or None if the line is in neither format. The timestamp is not
+        parsed.
     """
     newer = parse_rfc5424(line)
     if newer is not None:
@@ -170,15 +171,15 @@ def parse_syslog_line(line: bytes) -> SyslogLine | None:
 def header_time_ms(
     text: bytes, context: TimeContext, fraction_digits_max: int = FRACTION_DIGITS_MAX
 ) -> int | None:
-    """Convert the time in a syslog header to Unix milliseconds, rounded down.
+    """Convert the timestamp in a syslog header to Unix milliseconds, rounded down.
 
     Args:
-        text: Text of the time: RFC 3339, or a form such as `Nov 21 10:00:00`.
-        context: Values that supply the year and the time zone if the text has none.
-        fraction_digits_max: Maximum number of fraction digits of an RFC 3339 time.
+        text: Timestamp in RFC 3339 format, or in a format such as `Nov 21 10:00:00`.
+        context: Context that provides the year and the time zone if the timestamp has none.
+        fraction_digits_max: Maximum number of fraction digits of an RFC 3339 timestamp.
 
     Returns:
-        Unix milliseconds, or None if the text is not a valid time.
+        Unix milliseconds, or None if the timestamp is not valid.
     """
     if text[:1].isdigit():
         micros = rfc3339_us(text, fraction_digits_max)

@@ -35,10 +35,10 @@ class Rfc5424Line(NamedTuple):
     """The parts of an RFC 5424 syslog line that are used for an event.
 
     Attributes:
-        timestamp: Text of the timestamp, or `-`. It is not parsed.
+        timestamp: TIMESTAMP, not parsed, or `-`.
         host: HOSTNAME, or `-`.
         msgid: MSGID, which names the event type.
-        msg: Message, or empty if absent.
+        msg: MSG; empty if absent.
     """
 
     timestamp: bytes
@@ -54,7 +54,7 @@ def parse_rfc5424_line(line: bytes) -> Rfc5424Line | None:
         line: Line without its line feed.
 
     Returns:
-        The parts, or None if the line does not have the form of RFC 5424.
+        The parts, or None if the line is not in RFC 5424 format.
     """
     match = _LINE.fullmatch(line)
     if match is None:

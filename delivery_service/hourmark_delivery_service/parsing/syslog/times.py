@@ -91,9 +91,9 @@ class SyslogTimestamp(NamedTuple):
         day: Digits of the day of the month. Empty for Unix time.
         clock: Time of day as `HH:MM:SS`, or the seconds of a Unix time.
         fraction: Digits of the fraction of a second.
-        zone: Text of the time zone, or None.
-        is_iso: Whether the timestamp has the ISO 8601 form.
-        text: Whole text of the timestamp.
+        zone: Time zone as written, or None.
+        is_iso: Whether the timestamp is in ISO 8601 format.
+        text: The whole timestamp as written.
         start: Offset of the timestamp in the line.
         end: Offset after the timestamp in the line.
     """
@@ -127,11 +127,11 @@ class SyslogTimestamp(NamedTuple):
         """Convert the timestamp to Unix milliseconds, rounded down.
 
         Args:
-            context: Values that supply the year and the time zone if the timestamp has none.
+            context: Context that provides the year and the time zone if the timestamp has none.
 
         Returns:
-            Unix milliseconds. None if there is no such date or time of day, or if the time zone of
-            the context is needed but not known.
+            Unix milliseconds. None if the date or the time of day does not exist, or if the time
+            zone of the context is needed but unknown.
         """
         if not self.month:
             return (
@@ -170,13 +170,13 @@ def parse_timestamp_at(line: bytes, offset: int, *, after_pri: bool) -> SyslogTi
 
     Args:
         line: Line to parse.
-        offset: Offset at which the timestamp must start.
-        after_pri: Whether the timestamp follows a syslog priority such as `<13>`. If True,
-            additional date forms are accepted that are ambiguous without a priority.
+        offset: Start offset of the timestamp.
+        after_pri: Whether the timestamp follows a syslog priority such as `<13>`. If true, date
+            formats that are ambiguous without a priority are accepted too.
 
     Returns:
-        The timestamp, or None if there is no timestamp at this offset. An invalid text in the form
-        of ISO 8601 is returned too, and `read_ms` returns None for it.
+        The timestamp, or None if there is no timestamp at this offset. An invalid timestamp that
+        looks like ISO 8601 is returned too; its `read_ms` returns None.
     """
     first = line[offset : offset + 1]
     if first.isalpha():

@@ -70,16 +70,15 @@ _COMBINED: Final = {"T": "%H:%M:%S", "R": "%H:%M", "D": "%m/%d/%y", "F": "%Y-%m-
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class TimeContext:
-    """The values that complete a timestamp without a year, date or time zone.
+    """The context for parsing timestamps that lack a year, date or time zone.
 
     Attributes:
-        observed_at_ms: Time at which the data was observed, in Unix milliseconds.
-        future_seconds: Maximum number of seconds by which a timestamp may be later than the
-            observation.
+        observed_at_ms: Observation time of the data, in Unix milliseconds.
+        future_seconds: Maximum time between the observation and a later timestamp, in seconds.
         zone: Time zone of the data, or None if its name is not in the time zone data.
-        minutes_ms: Cache that `TimeFormat.read_ms` fills. The key is the format and the parts of a
-            timestamp except its seconds. The value contains the start of each minute that the
-            timestamp may mean, in Unix milliseconds.
+        minutes_ms: Cache of `TimeFormat.read_ms`. A key consists of the format and the parts of a
+            timestamp except its seconds. A value contains the start of each possible minute, in
+            Unix milliseconds.
     """
 
     observed_at_ms: int
@@ -93,17 +92,17 @@ class TimeContext:
     def latest_ms(self) -> int:
         """Return the latest plausible time in Unix milliseconds.
 
-        This is the observation time plus `future_seconds`. A timestamp without a year or a date may
-        have several meanings. The latest one that is not after this time is used.
+        This is the observation time plus `future_seconds`. A timestamp without a year or a date is
+        ambiguous. The latest possible time that is not after `latest_ms` is used.
         """
         return self.observed_at_ms + self.future_seconds * 1000
 
     @property
     def latest_date(self) -> dt.date:
-        """Return the latest date that a timestamp can have in any time zone.
+        """Return the latest plausible date of a timestamp in any time zone.
 
-        This is the day after the UTC date of `latest_ms`. It limits the search for the meaning of a
-        timestamp without a date.
+        This is the day after the UTC date of `latest_ms`. It limits the search for the date of a
+        timestamp without one.
         """
         return dt.date.fromordinal(
             min(EPOCH_ORDINAL + self.latest_ms // _DAY_MS + 1, dt.date.max.toordinal())
@@ -111,16 +110,16 @@ class TimeContext:
 
 
 class TimeFormat:
-    """A compiled `strptime` format that parses timestamps, independent of the locale.
+    """A compiled `strptime` format for parsing timestamps, independent of the locale.
 
-    Names of months and days are English, in upper or lower case.
+    Names of months and days are English and case-insensitive.
 
     Args:
         time_format: Format with directives such as `%Y`.
 
     Raises:
-        ValueError: If the format contains an unsupported directive, a part twice, or a day without
-            a month.
+        ValueError: If the format contains an unsupported directive, a repeated part, or a day
+            without a month.
     """
 
     def __init__(self, time_format: str) -> None:
@@ -136,17 +135,17 @@ class TimeFormat:
     def read_ms(self, text: bytes, context: TimeContext) -> int | None:
         """Parse a timestamp in this format.
 
-        If parts are missing, for example the year, the result is the latest time that the text may
-        mean and that is not after `latest_ms` of the context. If all are after it, the earliest is
-        returned.
+        If parts are missing, for example the year, several times are possible. The result is the
+        latest of them that is not after `latest_ms` of the context. If all are after it, the
+        earliest is returned.
 
         Args:
             text: Text that must match the whole format.
-            context: Values that complete the timestamp.
+            context: Context that completes the timestamp.
 
         Returns:
             Unix milliseconds, rounded down and negative before 1970. None if the text does not
-            match or there is no such time.
+            match the format or the time does not exist.
         """
         match = self._pattern.fullmatch(text)
         if match is None:

@@ -19,17 +19,17 @@ _PER_MS: Final = {"unix-ms": 1, "unix-us": 1000, "unix-ns": 1_000_000}
 
 
 class TimeReader(Protocol):
-    """The interface of parsers of timestamps in one format.
+    """Interface of timestamp parsers for one format.
 
-    Formats are, for example, RFC 3339, Unix time and `strptime` formats.
+    Examples of formats are RFC 3339, Unix time and `strptime` formats.
     """
 
     def read_ms(self, text: bytes, context: TimeContext) -> int | None:
         """Parse a timestamp.
 
         Args:
-            text: Text of the timestamp, without other text around it.
-            context: Values that complete a timestamp without a year, date or time zone.
+            text: The timestamp, without surrounding text.
+            context: Context that completes a timestamp without a year, date or time zone.
 
         Returns:
             Unix milliseconds, rounded down. None if the text is not a valid timestamp in this
@@ -39,9 +39,9 @@ class TimeReader(Protocol):
 
 
 class Rfc3339Reader:
-    """A parser of RFC 3339 timestamps, such as `2026-11-28T10:00:00.5Z`.
+    """A parser for RFC 3339 timestamps, such as `2026-11-28T10:00:00.5Z`.
 
-    A timestamp in this format is complete, so the reader needs no additional context.
+    Timestamps in this format are complete, so the parser needs no additional context.
     """
 
     # nothing is left out
@@ -49,8 +49,8 @@ class Rfc3339Reader:
         """Parse an RFC 3339 timestamp.
 
         Args:
-            text: Text of the timestamp, with a time zone offset or `Z`.
-            context: Not used, because the text is complete.
+            text: Timestamp with a time zone offset or `Z`.
+            context: Not used.
 
         Returns:
             Unix milliseconds, rounded down. None if the text is not a valid timestamp.
@@ -60,7 +60,7 @@ class Rfc3339Reader:
 
 
 class UnixTimeReader:
-    """A parser of Unix times in seconds, milliseconds, microseconds or nanoseconds.
+    """A parser for Unix times in seconds, milliseconds, microseconds or nanoseconds.
 
     Args:
         word: Name of the format: `unix` (seconds, with an optional decimal fraction), `unix-ms`,
@@ -76,11 +76,11 @@ class UnixTimeReader:
 
         Args:
             text: Decimal number, which may be negative.
-            context: Not used, because the text is complete.
+            context: Not used.
 
         Returns:
             Unix milliseconds, rounded down. None if the text is not a valid number, or has a
-            fraction although the unit is not seconds.
+            fraction and the unit is not seconds.
         """
         match = _UNIX.fullmatch(text)
         if match is None or (match[3] and self._word != "unix"):
@@ -96,8 +96,7 @@ def time_reader_for(rule: LineRule) -> TimeReader | None:
     """Return the parser for the timestamps in lines of an event type.
 
     Args:
-        rule: Declaration of how lines of the type are parsed. It declares where the time is and its
-            format.
+        rule: Parsing rule of the type, with the position and the format of the timestamp.
 
     Returns:
         The parser, or None if the messages of the type contain no time.

@@ -25,8 +25,8 @@ def rfc3339_us(text: bytes, fraction_digits_max: int = FRACTION_DIGITS_MAX) -> i
 
     Args:
         text: Timestamp with upper-case `T` and `Z`. Leap seconds are not accepted.
-        fraction_digits_max: Maximum number of fraction digits that are accepted. Digits after the
-            sixth are truncated.
+        fraction_digits_max: Maximum number of fraction digits. Digits after the sixth are accepted
+            but ignored.
 
     Returns:
         Unix microseconds, negative before 1970. None if the text is not a valid timestamp.

@@ -31,9 +31,8 @@ Redact = Callable[[Any], Any]  # of a text (bytes) or a JSON value
 def redactor_for(rules: Sequence[Redaction]) -> Redact:
     """Return a function that removes secrets from the values of one field.
 
-    The function takes a text (bytes) or a JSON value, replaces all matches of the redaction
-    patterns, and returns the changed value. Strings nested in lists and objects are redacted as
-    well.
+    The function takes text (as bytes) or a JSON value. It replaces all matches of the redaction
+    patterns, also in strings nested in lists and objects, and returns the changed value.
 
     Args:
         rules: Redactions of the field, applied in order. A redaction without a pattern is ignored.
@@ -84,7 +83,7 @@ _Header = Mapping[str, Any]  # by field: texts, or a map of them
 
 
 class FieldEncoder(Protocol):
-    """The interface of the encoders and the default value of one field of an event type.
+    """Interface of the encoders and the default value of one field of an event type.
 
     Attributes:
         name: Name of the field.
@@ -106,17 +105,17 @@ class FieldEncoder(Protocol):
 class DatumEncoder:
     """An Avro encoder for event types that use additional parsing options, such as redaction.
 
-    The options include ignoring or keeping keys that are not fields, filling fields from the syslog
-    header, converting strings to the type of the field, and redaction.
+    The options include ignoring or keeping unknown keys, filling fields from the syslog header,
+    converting strings to the type of the field, and redaction.
 
     Args:
         event_type: Name of the type.
         fields: The type's own fields.
-        rule: Declaration of how lines of the type are parsed.
+        rule: Parsing rule of the type.
 
     Raises:
-        ValueError: If a field is redacted as a whole, but has no replacement and no default, and
-            cannot be null.
+        ValueError: If the whole value of a field is redacted, but the field has neither a
+            replacement nor a default and cannot be null.
     """
 
     def __init__(self, event_type: str, fields: Sequence[FieldEncoder], rule: LineRule) -> None:
@@ -133,10 +132,10 @@ class DatumEncoder:
                 self._redacts[field.name] = redactor_for(rules)
 
     def with_fields(self, fields: Sequence[FieldEncoder]) -> DatumEncoder:
-        """Return a copy of this encoder that uses other encoders and default values for the fields.
+        """Return a copy of this encoder with other field encoders and default values.
 
         Args:
-            fields: New fields. They must have the current names in the current order.
+            fields: New fields, with the same names in the same order as the current ones.
         """
         other = copy.copy(self)
         other._fields = fields
@@ -148,12 +147,12 @@ class DatumEncoder:
         """Encode the fields of an event type as Avro.
 
         Args:
-            values: Values by key: texts as bytes, or JSON values.
-            header: Result of `header_values`: values of the fields that the syslog header fills.
-                These fields are then not taken from `values`. None if the line has no header.
-            nulls: Whether a missing field without a default is encoded as null if its type allows
-                it. If False, only fields that the syslog header fills are, and any other missing
-                field without a default causes `Rejected`.
+            values: Maps keys to values: text as bytes, or JSON values.
+            header: Result of `header_values`: values of fields that are filled from the syslog
+                header. These fields are not taken from `values`. None if the line has no header.
+            nulls: Whether to encode a missing field without a default as null if its type allows
+                it. If false, this applies only to fields that are filled from the syslog header;
+                any other missing field without a default raises `Rejected`.
 
         Returns:
             The encoded fields, without the envelope (the fields that all types share).
@@ -193,13 +192,13 @@ class DatumEncoder:
         return out
 
     def header_values(self, header: SyslogHeader) -> _Header:
-        """Return the values of the fields that the declaration fills from the syslog header.
+        """Return the values of the fields that are filled from the syslog header.
 
         Args:
             header: Syslog header of the line.
 
         Returns:
-            Values by field name. Fields whose part of the header is absent are omitted.
+            Values by field name. Fields whose header part is absent are omitted.
         """
         params = header.structured_data_params() if header.structured_data is not None else {}
         found: dict[str, Any] = {}

@@ -50,8 +50,8 @@ _ABSENT: Final = object()
 class SchemaCompiler:
     """Compiles Avro types to encoders. An encoder checks a JSON value and encodes it as Avro.
 
-    Each compiled named type (record, enum or fixed) is stored, so that types that are compiled
-    later can refer to it by name.
+    The compiler stores each named type (record, enum or fixed), so that types compiled later can
+    refer to it by name.
     """
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class SchemaCompiler:
             `Mismatch` if the value does not match the type.
 
         Raises:
-            ValueError: If the type is not an Avro type, or refers to a name that was not compiled
+            ValueError: If the type is not an Avro type, or refers to a type that was not compiled
                 before.
         """
         if isinstance(avro_type, list):

@@ -14,14 +14,14 @@ import re2
 class LinePattern:
     """A compiled RE2 pattern that is matched against whole lines of bytes.
 
-    The time is linear in the length of the line. `.` matches every byte except LF.
+    Matching takes linear time in the length of the line. `.` matches every byte except LF.
 
     Args:
         pattern: RE2 pattern, which may have named groups.
         setting: Name of the setting that contains the pattern, for error messages.
 
     Attributes:
-        groups: Index of each group by its name.
+        groups: Maps the name of each named group to its index.
 
     Raises:
         ValueError: If RE2 does not accept the pattern.
@@ -51,15 +51,15 @@ class LinePattern:
             line: Line without its line feed.
 
         Returns:
-            The whole line, followed by the matched text of each group. The text of a group that did
-            not participate in the match is None. None instead of a tuple if the line does not
-            match.
+            A tuple of the whole line and the matched text of each group. The item is None for a
+            group that did not participate in the match. Returns None instead of a tuple if the line
+            does not match.
         """
         match = self._compiled.fullmatch(line)
         return None if match is None else (line, *match.groups())
 
     def replace_all(self, text: bytes, replacement: bytes) -> bytes:
-        """Return a text in which every match of the pattern is replaced.
+        """Return `text` with all matches of the pattern replaced.
 
         Args:
             text: Text to search.

@@ -51,18 +51,18 @@ class Mismatch(ValueError):
 
     @property
     def suffix(self) -> str:
-        """Return the message in a form that can be appended to the name of a field.
+        """Return the message in a form that can be appended to a field name.
 
-        The result is, for example, ` must be a string`, with a leading space. If the invalid value
+        For example, the result is ` must be a string`, with a leading space. If the invalid value
         is nested, the result starts with its path within the field, as in `[3]: must be a string`.
         """
         message = str(self)
         return message if message[:1] in (".", "[") else f" {message}"
 
     def nested_in(self, path: str) -> Mismatch:
-        """Return a copy of this error that describes the enclosing value.
+        """Return a copy of this error for the enclosing value.
 
-        The path of the invalid value within the enclosing value is added before the message.
+        The path of the invalid value is prepended to the message.
 
         Args:
             path: Path from the enclosing value to the invalid one, such as `[3]` or `.name`.
@@ -129,10 +129,10 @@ def _uuid_string(value: Any, out: bytearray) -> None:
 
 
 def json_string_to_bytes(value: Any) -> bytes:
-    """Convert a value of Avro's type `bytes` from its JSON form to bytes.
+    """Convert an Avro `bytes` value from its JSON form to bytes.
 
-    The JSON form is a string with one character from U+0000 to U+00FF per byte. A value of type
-    `bytes` is returned unchanged.
+    The JSON form is a string with one character from U+0000 to U+00FF for each byte. A value of
+    type `bytes` is returned unchanged.
 
     Args:
         value: JSON value.
@@ -213,7 +213,7 @@ def _timestamp(logical: str) -> Encoder:
 
 
 def primitive_encoder(kind: str, logical: str | None) -> Encoder:
-    """Return the encoder of a primitive Avro type, possibly with a logical type.
+    """Return the encoder for a primitive Avro type with an optional logical type.
 
     Args:
         kind: Name of the primitive type, such as `long`.

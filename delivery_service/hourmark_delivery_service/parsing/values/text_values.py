@@ -34,16 +34,16 @@ _DECIMAL = re.compile(rb"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{
 
 
 def text_encoder(avro_type: AvroType, compiler: SchemaCompiler) -> TextEncoder:
-    """Return a function that encodes a text as a value of an Avro type.
+    """Return a function that encodes text as a value of an Avro type.
 
     For example, the text `42` can be encoded as a `string` or as a `long`.
 
     Args:
         avro_type: Type as `fastavro.parse_schema` returns it.
-        compiler: Compiler that has compiled the named types to which `avro_type` refers.
+        compiler: Compiler that has compiled the named types that `avro_type` refers to.
 
     Returns:
-        A function that appends the Avro encoding of a text to a bytearray. It raises `Mismatch` if
+        A function that appends the Avro encoding of text to a bytearray. It raises `Mismatch` if
         the text does not match the type. For types such as arrays, it always raises `Mismatch`.
     """
     if isinstance(avro_type, list):
@@ -62,7 +62,7 @@ def text_encoder(avro_type: AvroType, compiler: SchemaCompiler) -> TextEncoder:
 def takes_bytes(avro_type: AvroType) -> bool:
     """Return whether an Avro type, or a branch of a union, is `bytes` or `fixed`.
 
-    For such a type, a byte order mark at the start of a text is kept.
+    If it is, a byte order mark at the start of the text is kept.
 
     Args:
         avro_type: Type as `fastavro.parse_schema` returns it.

@@ -1,7 +1,7 @@
 """Implements `SiteClusters` with Kafka clusters and `StagingProgress` with the ledger.
 
-If there are several sites, messages name the site's alias. A gap concerns a topic, at whichever
-site it was found, and blocks the topic's event type.
+If there are several sites, messages contain the site's alias. A gap blocks the event type of its
+topic, regardless of the site at which it was found.
 """
 
 from __future__ import annotations
@@ -29,17 +29,16 @@ _LOG = logging.getLogger(__name__)
 
 
 class KafkaSiteClusters:
-    """Queries of the Kafka clusters whose state decides whether an hourly bucket is complete.
+    """Queries the Kafka clusters to determine whether an hourly bucket may be closed.
 
-    They are the edge cluster of each site, the mirrors that copy them, and the central cluster. The
-    closer (the process that closes buckets) queries them to determine which records must be staged,
-    that is, copied from Kafka to storage, before a bucket is closed.
+    Each site has an edge cluster, and a mirror copies its topics to the central cluster. A bucket
+    is closed after all its records have been mirrored and staged (copied from Kafka to storage).
 
     Args:
         edges: The edge cluster of each site.
         central: The central cluster.
         database: Database of the ledger.
-        lease: The closer's lease.
+        lease: Lease of the closer, the process that closes buckets.
     """
 
     def __init__(
@@ -52,18 +51,18 @@ class KafkaSiteClusters:
     def connect(
         cls, kafka: KafkaSettings, database: Database, lease: Lease, clock: Clock
     ) -> KafkaSiteClusters:
-        """Create clients for all clusters that the Kafka settings name.
+        """Create clients for all clusters in the Kafka settings.
 
-        Without mirrors, one cluster serves as both the edge and the central cluster.
+        If no mirror is configured, a single cluster is both the edge and the central cluster.
 
         Args:
             kafka: Kafka settings with all sites.
             database: Database of the ledger.
-            lease: The closer's lease.
-            clock: Clock for the time at which checks are recorded.
+            lease: Lease of the closer, the process that closes buckets.
+            clock: Clock for the timestamps of recorded checks.
 
         Returns:
-            An instance that the caller must close.
+            The instance. The caller must close it.
         """
         central = Cluster(kafka.central_cluster, "central")
         if not kafka.mirrored:
@@ -86,16 +85,16 @@ class KafkaSiteClusters:
         return cls(edges, central, database, lease)
 
     def close(self) -> None:
-        """Close the connections to the clusters that store the positions of the mirrors."""
+        """Close the connections for reading the mirrors' positions."""
         for edge in self._edges:
             edge.close()
 
     def check(self, types: Collection[str]) -> None:
-        """Check all sites for records that may have been lost before they were mirrored and staged.
+        """Check all sites for records that may have been lost before they were staged.
 
-        The topics of the given types and the control topics (audit records and host reports) are
-        checked. Call `gaps` for the result. The mirrors' positions are stored in the ledger (the
-        ETL's state database) for the next check.
+        The check covers the topics of the given event types and the control topics (audit records
+        and host reports). `gaps` returns the result. The mirrors' positions are stored in the
+        ledger (the ETL's state database) for the next check.
 
         Args:
             types: Event types to check.
@@ -125,19 +124,19 @@ class KafkaSiteClusters:
     def find_acceptable_gaps(
         self, topics: Collection[str]
     ) -> tuple[list[OffsetGap], list[EdgeCheck]]:
-        """Return the gaps (records that may be lost) that an operator's override may accept.
+        """Return the gaps (possibly lost records) that an operator's override may accept.
 
-        A gap of the audit topic is left out while the topic's log on the central cluster ends
-        before the staging position (next offset to stage), because new records that get these
-        offsets would not be staged.
+        A gap of an audit topic on the central cluster is omitted while the topic's log ends before
+        the staging position (next offset to stage). New records at these offsets would not be
+        staged.
 
         Args:
             topics: Topic names at the edge.
 
         Returns:
-            A pair: the gaps, and the edge checks to store when they are accepted. The checks
-            contain the current log starts and mirror positions, so that later checks no longer
-            report the gaps. Both lists are empty if there is no gap.
+            A pair of the gaps and the edge checks, which contain positions from which later checks
+            start. Store the edge checks when the gaps are accepted, so that the gaps are no longer
+            reported. Both lists are empty if there is no gap.
 
         Raises:
             Unavailable: A cluster does not answer.
@@ -155,12 +154,12 @@ class KafkaSiteClusters:
         return [*gaps, *lost], [check for *_, checks in found for check in checks]
 
     def gaps(self) -> dict[str, str]:
-        """Return the topics that may have lost records, as found by the last `check`.
+        """Return the topics that may have lost records, according to the last `check`.
 
-        Hours that need such a topic must stay open.
+        Hours that depend on such a topic must not be closed.
 
         Returns:
-            Readable reasons by topic name at the edge; empty if no records were lost.
+            Human-readable reasons, keyed by topic name at the edge; empty if no loss is known.
         """
         at_edges = (
             (t, self._with_site(edge, why)) for edge in self._edges for t, why in edge.gaps.items()
@@ -168,16 +167,16 @@ class KafkaSiteClusters:
         return _join_messages([*at_edges, *((h.topic, h.what) for h in self._lost_gaps)])
 
     def edge_ends(self, topics: Sequence[str]) -> EdgeEnds:
-        """Return the end offsets of topics at the edge cluster of each site.
+        """Return the end offsets of topics on the edge cluster of each site.
 
-        Each control topic (audit records, host reports) is queried at all sites before the next
-        topic, because a host may report at one site while its events are recorded at another.
+        Control topics (audit records, host reports) are queried first, one at a time at all sites.
+        The order matters because a host's reports and audit records may arrive at different sites.
 
         Args:
-            topics: Topic names at the edge, in the order in which control topics are queried.
+            topics: Topic names at the edge. Control topics are queried in this order.
 
         Returns:
-            End offsets by site id, then by edge partition.
+            End offsets by site id and edge partition.
 
         Raises:
             Unavailable: A cluster does not answer or lacks a topic.
@@ -192,15 +191,15 @@ class KafkaSiteClusters:
         return ends
 
     def find_unmirrored_topics(self, cut: EdgeEnds) -> dict[str, str]:
-        """Return the topics that a mirror has not yet copied up to the given end offsets.
+        """Return the topics that the mirrors have not yet copied up to the given end offsets.
 
-        Topics with lost records are included.
+        Topics that may have lost records are included.
 
         Args:
-            cut: End offsets that `edge_ends` returned.
+            cut: End offsets from `edge_ends`.
 
         Returns:
-            Readable reasons by topic name at the edge; empty if everything was copied.
+            Human-readable reasons, keyed by topic name at the edge; empty if everything was copied.
         """
         behind = (
             (t, self._with_site(edge, what))
@@ -210,21 +209,21 @@ class KafkaSiteClusters:
         return _join_messages(behind)
 
     def central_ends(self, topics: Collection[str]) -> Mapping[Partition, int]:
-        """Return the high watermarks of topics on the central cluster, for all sites.
+        """Return the high watermarks of the topics of all sites on the central cluster.
 
-        High watermarks are used instead of last stable offsets, because a mirror's position may be
-        committed before the transaction marker reaches every partition. If the log of an audit
-        topic ends before its staging position (next offset to stage), the missing offsets are
-        stored in the ledger as a gap, which keeps hours open.
+        The last stable offset would be too low: a mirror may commit its position before the
+        transaction marker has reached every partition. If the log of an audit topic ends before its
+        staging position (next offset to stage), the missing offsets are recorded in the ledger as a
+        gap. Hours stay open until an operator accepts the gap.
 
         Args:
             topics: Topic names at the edge.
 
         Returns:
-            High watermark by central partition.
+            High watermark of each partition on the central cluster.
 
         Raises:
-            TopicReplaced: A topic was recreated since its records were staged.
+            TopicReplaced: A topic was recreated after its records were staged.
             Unavailable: The cluster does not answer or lacks a topic.
         """
         ends, shorter = self._query_central(topics)
@@ -268,7 +267,7 @@ def _join_messages(messages: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 @dataclasses.dataclass(frozen=True)
 class LedgerProgress:
-    """The progress of staging (copying Kafka records to files), as recorded in the ledger.
+    """Reads the progress of staging (copying Kafka records to files) from the ledger.
 
     Attributes:
         database: Database of the ledger.
@@ -281,33 +280,33 @@ class LedgerProgress:
     def reporters(self) -> list[ReportedSource]:
         """Return the latest report of each log source on each host and delivery service.
 
-        A report states up to which time all data of the source was delivered.
+        A report states the time up to which all data of the source has been delivered.
 
         Returns:
-            The reports that are staged so far, in no particular order.
+            The reports that have been staged, in no particular order.
         """
         return reporters(self.database)
 
     def find_unstaged_partitions(self, ends: Mapping[Partition, int]) -> Mapping[Partition, int]:
-        """Return the partitions that are not yet staged up to the given end offsets.
+        """Return the partitions that have not been staged up to the given end offsets.
 
         Args:
-            ends: End offset of each partition of the central cluster.
+            ends: End offset of each partition on the central cluster.
 
         Returns:
-            The next offset to stage of each such partition; empty if everything is staged.
+            The next offset to stage for each such partition; empty if everything is staged.
         """
         positions = self._positions()
         return {p: positions.get(p, 0) for p, end in ends.items() if positions.get(p, 0) < end}
 
     def next_offset_to_stage(self, partition: Partition) -> int:
-        """Return the offset at which staging of a central topic-partition continues.
+        """Return the next offset of a partition that staging will read.
 
         Args:
-            partition: Topic-partition of the central cluster.
+            partition: Topic-partition on the central cluster.
 
         Returns:
-            The next offset to stage; 0 if nothing is staged yet.
+            The next offset to stage; 0 if nothing has been staged.
         """
         return self._positions().get(partition, 0)
 

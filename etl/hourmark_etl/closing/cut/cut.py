@@ -10,13 +10,12 @@ A cut has five phases:
     arrival   the central end offsets of those are taken; the ledger reaches them
 
 Audit offsets are compared on the central cluster only: promises count if they are below the central
-audit end taken in `promises`. Each of them was at the edge earlier, and its events before it, so
-the events' edge ends, which are taken later, lie beyond them. No promise that counts can have an
-event beyond the cut, and offsets of the two clusters need no translation.
+audit end taken in `promises`. Each of these promises was written to the edge before it was
+mirrored, and its events were written before it. The events' end offsets at the edge are taken
+later, so they are past these events. Offsets of the two clusters need no translation.
 
 With several sites each phase waits for all of them: a cut has an audit end for every site
-(`AuditOffsets`). A disconnected site keeps every type open, because what its hosts were promised is
-unknown.
+(`AuditOffsets`). A disconnected site keeps every type open, because its promises are unknown.
 """
 
 from __future__ import annotations
@@ -58,18 +57,18 @@ _BATCHES: Final = 3
 
 
 class SiteClusters(Protocol):
-    """Queries of the Kafka clusters of all sites, to decide whether an hourly bucket is complete.
+    """Interface for querying the Kafka clusters of all sites.
 
-    A site has an edge cluster, and a mirror copies its topics to the central cluster. Topics are
-    named as at the edge. An offset is always the next one to read. `KafkaSiteClusters` is the
-    implementation.
+    The results determine whether an hourly bucket may be closed. Each site has an edge cluster, and
+    a mirror copies its topics to the central cluster. Topic names are those at the edge. An offset
+    is always the next offset to read. `KafkaSiteClusters` is the implementation.
     """
 
     def check(self, types: Collection[str]) -> None:
-        """Check all sites for records that may have been lost before they were mirrored and staged.
+        """Check all sites for records that may have been lost before they were staged.
 
-        The topics of the given types and the control topics (audit records and host reports) are
-        checked. Call `gaps` for the result.
+        The check covers the topics of the given event types and the control topics (audit records
+        and host reports). `gaps` returns the result.
 
         Args:
             types: Event types to check.
@@ -79,67 +78,66 @@ class SiteClusters(Protocol):
         """
 
     def edge_ends(self, topics: Sequence[str]) -> EdgeEnds:
-        """Return the end offsets of topics at the edge cluster of each site.
+        """Return the end offsets of topics on the edge cluster of each site.
 
-        Each control topic (audit records, host reports) is queried at all sites before the next
-        topic.
+        Control topics (audit records, host reports) are queried first, one at a time at all sites.
 
         Args:
-            topics: Topic names at the edge, in the order in which control topics are queried.
+            topics: Topic names at the edge. Control topics are queried in this order.
 
         Returns:
-            End offsets by site id, then by edge partition.
+            End offsets by site id and edge partition.
         """
 
     def find_unmirrored_topics(self, cut: EdgeEnds) -> dict[str, str]:
-        """Return the topics that a mirror has not yet copied up to the given end offsets.
+        """Return the topics that the mirrors have not yet copied up to the given end offsets.
 
         Args:
-            cut: End offsets that `edge_ends` returned.
+            cut: End offsets from `edge_ends`.
 
         Returns:
-            Readable reasons by topic name at the edge; empty if everything was copied.
+            Human-readable reasons, keyed by topic name at the edge; empty if everything was copied.
         """
 
     def gaps(self) -> dict[str, str]:
-        """Return the topics that may have lost records, as found by the last `check`.
+        """Return the topics that may have lost records, according to the last `check`.
 
-        Causes are retention that deleted records before they were mirrored, and recreated topics.
-        Hours that need such a topic must stay open.
+        Records are lost if retention deletes them before they are mirrored, or if a topic is
+        recreated. Hours that depend on such a topic must not be closed.
 
         Returns:
-            Readable reasons by topic name at the edge; empty if no records were lost.
+            Human-readable reasons, keyed by topic name at the edge; empty if no loss is known.
         """
 
     def find_acceptable_gaps(
         self, topics: Collection[str]
     ) -> tuple[list[OffsetGap], list[EdgeCheck]]:
-        """Return the gaps (records that may be lost) that an operator's override may accept.
+        """Return the gaps (possibly lost records) that an operator's override may accept.
 
         Args:
             topics: Topic names at the edge.
 
         Returns:
-            A pair: the gaps, and the edge checks to store when they are accepted. Later searches
-            for gaps start from the positions in these checks. Both lists are empty if there is no
-            gap.
+            A pair of the gaps and the edge checks, which contain positions from which later checks
+            start. Store the edge checks when the gaps are accepted, so that the gaps are no longer
+            reported. Both lists are empty if there is no gap.
 
         Raises:
             Unavailable: A cluster does not answer.
         """
 
     def central_ends(self, topics: Collection[str]) -> Mapping[Partition, int]:
-        """Return the high watermarks of topics on the central cluster, for all sites.
+        """Return the high watermarks of the topics of all sites on the central cluster.
 
-        If the log of an audit topic ends below the position that was staged (copied to storage),
-        the missing offsets are recorded in the ledger (the ETL's state database) as a gap, which
-        keeps hours open.
+        If the log of an audit topic ends before its staging position (next offset to stage), the
+        missing offsets are recorded in the ledger (the ETL's state database) as a gap. Hours stay
+        open until an operator accepts the gap.
 
         Args:
             topics: Topic names at the edge.
 
         Returns:
-            High watermark by central partition.
+            High watermark of each partition on the central cluster.
         """
 
     def close(self) -> None:
@@ -147,56 +145,60 @@ class SiteClusters(Protocol):
 
 
 class StagingProgress(Protocol):
-    """Interface that reports how far records of the central Kafka cluster were staged.
+    """Interface that reports how far the topics of the central Kafka cluster have been staged.
 
-    Staging copies records from Kafka to files on HDFS. An hour closes only after all records that
-    may belong to it are staged. `LedgerProgress` is the implementation; it raises `Unavailable` if
-    the ETL's state database does not respond.
+    Staging copies records from Kafka to files on storage. An hour is closed only after all records
+    that may belong to it have been staged. `LedgerProgress` is the implementation. Its methods
+    raise `Unavailable` if the ETL's state database does not respond.
     """
 
     def reporters(self) -> list[ReportedSource]:
         """Return the latest report of each log source on each host and delivery service.
 
-        A report states up to which time all data of the source was delivered.
+        A report states the time up to which all data of the source has been delivered.
 
         Returns:
-            The reports that are staged so far, in no particular order.
+            The reports that have been staged, in no particular order.
         """
 
     def find_unstaged_partitions(self, ends: Mapping[Partition, int]) -> Mapping[Partition, int]:
-        """Return the partitions that are not yet staged up to the given end offsets.
+        """Return the partitions that have not been staged up to the given end offsets.
 
         Args:
-            ends: End offset of each partition of the central cluster.
+            ends: End offset of each partition on the central cluster.
 
         Returns:
-            The next offset to stage of each such partition; empty if everything is staged.
+            The next offset to stage for each such partition; empty if everything is staged.
         """
 
     def next_offset_to_stage(self, partition: Partition) -> int:
-        """Return the offset at which staging of a central topic-partition continues.
+        """Return the next offset of a partition that staging will read.
 
         Args:
-            partition: Topic-partition of the central cluster.
+            partition: Topic-partition on the central cluster.
 
         Returns:
-            The next offset to stage; 0 if nothing is staged yet.
+            The next offset to stage; 0 if nothing has been staged.
         """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClosingCut:
-    """A set of Kafka offsets up to which records count, and the hourly buckets that may be closed.
+    """A consistent set of Kafka offsets, and the hourly buckets that may be closed with it.
+
+    In a regular cut, all records below the offsets have been staged (copied to storage). In a cut
+    for an operator's override, records may be missing.
 
     Attributes:
-        taken_at_ms: When the cut was started, in Unix milliseconds.
-        watermarks_ms: By event type, the time in Unix milliseconds up to which hours may be closed:
-            each hour that ends at or before this time.
-        audit_next: For each site, the audit offset below which audit records count.
-        waived: By event type, the latest reports of log sources that have not caught up, but are no
-            longer waited for because the deadline has passed.
-        unverified: By event type, readable descriptions of checks that an operator's override
-            skipped.
+        taken_at_ms: Time at which the cut was started, in Unix milliseconds.
+        watermarks_ms: Maps each event type to a time in Unix milliseconds. Hours that end at or
+            before this time may be closed.
+        audit_next: Maps each site to the end offset (exclusive) of the audit records that are
+            taken into account.
+        waived: Maps each event type to the latest reports of the log sources that its buckets no
+            longer wait for, because the deadline has passed.
+        unverified: Maps each event type to human-readable descriptions of the checks that were not
+            possible or failed when an operator's override was applied.
     """
 
     taken_at_ms: int
@@ -206,13 +208,13 @@ class ClosingCut:
     unverified: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     def without_types(self, types: Collection[str]) -> ClosingCut:
-        """Return a copy of the cut that does not allow buckets of the given types to be closed.
+        """Return a copy of the cut in which no bucket of the given event types may be closed.
 
         Args:
             types: Event types to remove. Types that are not in the cut are ignored.
 
         Returns:
-            A new cut; this one is not changed.
+            A new cut. This one is unchanged.
         """
         return dataclasses.replace(
             self, watermarks_ms={t: h for t, h in self.watermarks_ms.items() if t not in types}
@@ -223,12 +225,12 @@ What = tuple[str, ...]
 
 
 class Waiting(NamedTuple):
-    """The reasons why no hourly bucket can be closed at present.
+    """Reasons why no hourly bucket can be closed at present.
 
     Attributes:
-        phase: The step of closing that is not finished.
-        what: Readable details of what the step waits for.
-        by_type: Step and details for each event type whose next hour has ended but cannot be
+        phase: The step of closing that has not completed.
+        what: Human-readable descriptions of what the step waits for.
+        by_type: Step and descriptions for each event type whose next hour has ended but cannot be
             closed.
     """
 
@@ -238,19 +240,20 @@ class Waiting(NamedTuple):
 
 
 class CutTaker:
-    """Determines which hourly buckets are complete, by taking one cut after another.
+    """Determines which hourly buckets may be closed, by taking consistent cuts.
 
-    A cut is a set of end offsets of all topics. Once all records below them are mirrored and staged
-    (copied to storage), the buckets of all hours that every log source had finished by then may be
-    closed. The caller calls `poll` repeatedly; each call advances the current cut as far as
-    possible without blocking. An instance is not thread-safe.
+    A cut is a set of end offsets of all topics. When all records below these offsets have been
+    mirrored and staged (copied to storage), the hours that all log sources have finished may be
+    closed. Call `poll` repeatedly. Each call advances the current cut without blocking. Not
+    thread-safe.
 
     Args:
-        sites: Queries of the Kafka clusters of all sites.
-        progress: Progress of staging.
-        audits: Site id of each central audit topic, by topic name.
-        clock: The closer's clock.
-        deadline_seconds: Time after an hour's end at which it closes without missing sources.
+        sites: Interface to the Kafka clusters of all sites.
+        progress: Interface to the progress of staging.
+        audits: Maps the name of each central audit topic to its site id.
+        clock: Clock for the current time.
+        deadline_seconds: Time from the end of an hour to its deadline, in seconds. After the
+            deadline, the hour no longer waits for log sources that have not delivered all data.
     """
 
     def __init__(
@@ -286,15 +289,15 @@ class CutTaker:
     def poll(self, frontiers: Collection[Frontier]) -> ClosingCut | Waiting:
         """Advance the current cut as far as possible without blocking.
 
-        A cut is a set of end offsets. Once all records below them are staged (copied to storage),
-        hours that were complete by then may be closed. Call the method repeatedly.
+        A cut is a set of end offsets of all topics. It is complete when all records below these
+        offsets have been staged (copied to storage). Call this method repeatedly.
 
         Args:
-            frontiers: The next hour to close of each event type that may take part.
+            frontiers: The next hour to close for each event type that takes part.
 
         Returns:
-            The completed cut, after which the next call starts a new one. If the cut is not
-            complete, a description of what it waits for.
+            The cut if it is complete; the next call then starts a new one. Otherwise, a description
+            of what the cut waits for.
 
         Raises:
             Unavailable: A cluster does not answer.
@@ -571,16 +574,18 @@ def _is_shorter(now: EdgeEnds, before: EdgeEnds) -> bool:
 def describe_not_staged(
     behind: Mapping[Partition, int], ends: Mapping[Partition, int]
 ) -> list[str]:
-    """Return one readable line for each partition that is not staged up to the required offset.
+    """Describe each partition that has not been staged up to the required offset.
 
-    Staging copies records of the central Kafka cluster to files on storage.
+    Staging copies records from the central Kafka cluster to files on storage.
 
     Args:
-        behind: Next offset to stage by partition, from `StagingProgress.find_unstaged_partitions`.
-        ends: Required end offset by partition.
+        behind: Next offset to stage for each partition, from
+            `StagingProgress.find_unstaged_partitions`.
+        ends: Required end offset of each partition.
 
     Returns:
-        Lines in the order of the partitions; empty if `behind` is empty.
+        One human-readable line per partition, in the order of the partitions; empty if `behind` is
+        empty.
     """
     return [
         f"staging: {p} is staged up to {at}, the cut is {ends[p]}"
@@ -589,7 +594,7 @@ def describe_not_staged(
 
 
 def limit_lines(lines: Sequence[str]) -> What:
-    """Limit a list of readable lines to the first 20.
+    """Truncate a list of human-readable lines to the first 20.
 
     Args:
         lines: The lines.

@@ -1,9 +1,9 @@
-"""One site as seen by a cut: its edge cluster, and the mirror from there to the central cluster.
+"""One site of a cut: its edge cluster, and the mirror from there to the central cluster.
 
-Each check searches for gaps: the edge's log start must not have passed the offset that the mirror
-was to copy next at the last successful check, and topic ids must be unchanged. A failed check is
-not recorded, so it fails again until an operator decides. With a single cluster there is no mirror,
-and nothing to wait for.
+Each check searches for gaps. There is a gap if the log start of an edge partition has passed the
+mirror's position at the last successful check, or if a topic id has changed. A failed check is not
+recorded, so it fails again until an operator accepts the gap. With a single cluster there is no
+mirror and nothing to wait for.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from hourmark_etl.topics import SiteCluster
 
 
 class MirrorReader(Protocol):
-    """Reads the offsets up to which a mirror has copied an edge cluster.
+    """Interface that returns the offsets up to which a mirror has copied an edge cluster.
 
     `hourmark.kafka.mirror.MirrorPositions` is the implementation.
     """
 
     def refresh(self) -> Mapping[Partition, int]:
-        """Read the mirror's committed positions and return them.
+        """Read and return the mirror's committed positions.
 
         Returns:
-            The next offset to copy, by topic-partition of the edge cluster.
+            The next offset to copy for each topic-partition of the edge cluster.
         """
 
     def close(self) -> None:
-        """Close the connection to the cluster that stores the mirror's positions."""
+        """Close the connection for reading the mirror's positions."""
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -46,14 +46,14 @@ class EdgeSite:
 
     Attributes:
         edge: The edge cluster.
-        mirror: The mirror's positions; None if the edge is also the central cluster.
+        mirror: Reader of the mirror's positions; None if the edge is also the central cluster.
         alias: Prefix of the site's topics on the central cluster; None without a mirror.
         database: Database of the ledger.
-        lease: The closer's lease.
-        clock: Clock for the time at which checks are recorded.
-        site: Site id under which the offsets of its audit records are stored.
-        gaps: By topic name at the edge, the readable reason why records may be lost, as found by
-            the last `check`; empty if no loss is known.
+        lease: Lease of the closer, the process that closes buckets.
+        clock: Clock for the timestamps of recorded checks.
+        site: Site id under which the offsets of the site's audit records are stored.
+        gaps: Maps each topic name at the edge to the human-readable reason why records may be lost,
+            according to the last `check`. Empty if no loss is known.
     """
 
     edge: SiteCluster
@@ -70,16 +70,16 @@ class EdgeSite:
     _starts: dict[Partition, int] = dataclasses.field(default_factory=dict)
 
     def close(self) -> None:
-        """Close the connection to the cluster that stores the mirror's positions, if there is one."""
+        """Close the connection for reading the mirror's positions, if there is a mirror."""
         if self.mirror is not None:
             self.mirror.close()
 
     def check(self, types: Collection[str]) -> None:
         """Check the site's topics for records that may have been lost before they were mirrored.
 
-        The topics of the given types and the control topics (audit records and host reports) are
-        checked. The result is stored in `gaps`; entries of other topics are kept. The mirror's
-        positions are stored in the ledger (the ETL's state database) for the next check.
+        The check covers the topics of the given event types and the control topics (audit records
+        and host reports). The result is stored in `gaps`; entries of other topics are kept. The
+        mirror's positions are stored in the ledger (the ETL's state database) for the next check.
 
         Args:
             types: Event types to check.
@@ -122,16 +122,16 @@ class EdgeSite:
     ) -> tuple[list[OffsetGap], list[EdgeCheck]]:
         """Return this site's gaps (possibly lost records) that an operator's override may accept.
 
-        A gap is left out while the mirror's position lies past the end of the topic, because that
-        position belongs to a deleted topic of the same name.
+        A gap is omitted while the mirror's position is past the end of the topic. Such a position
+        belongs to a deleted topic of the same name.
 
         Args:
             topics: Topic names at the edge.
 
         Returns:
-            A pair: the gaps, and the edge checks to store when the gaps are accepted. Later
-            searches for gaps start from the positions in these checks. Both lists are empty if
-            there is no gap.
+            A pair of the gaps and the edge checks, which contain positions from which later checks
+            start. Store the edge checks when the gaps are accepted, so that the gaps are no longer
+            reported. Both lists are empty if there is no gap.
 
         Raises:
             Unavailable: The edge cluster or the mirror's position cannot be read.
@@ -151,13 +151,13 @@ class EdgeSite:
         return accepted, self._create_checks(infos, fresh)
 
     def ends(self, topics: Sequence[str]) -> dict[Partition, int]:
-        """Return the end offsets of the topics' partitions, queried in the order of `topics`.
+        """Return the end offsets of topics on the edge cluster.
 
         Args:
-            topics: Topic names at the edge.
+            topics: Topic names at the edge. They are queried one after the other, in this order.
 
         Returns:
-            End offset by edge partition.
+            End offset of each partition on the edge cluster.
 
         Raises:
             Unavailable: The cluster does not answer or lacks a topic.
@@ -171,14 +171,14 @@ class EdgeSite:
     def find_unmirrored_topics(self, cut: Mapping[Partition, int]) -> dict[str, str]:
         """Return the topics that the mirror has not yet copied up to the given end offsets.
 
-        Topics with lost records are included.
+        Topics that may have lost records are included.
 
         Args:
-            cut: End offset by edge partition.
+            cut: End offset of each partition on the edge cluster.
 
         Returns:
-            Readable reasons by topic name at the edge; empty if everything was copied, or without a
-            mirror.
+            Human-readable reasons, keyed by topic name at the edge; empty if everything was copied
+            or if there is no mirror.
         """
         if self.mirror is None:
             return {}
@@ -190,13 +190,13 @@ class EdgeSite:
         return behind | {p.topic: self.gaps[p.topic] for p in cut if p.topic in self.gaps}
 
     def central_names(self, topics: Collection[str]) -> list[str]:
-        """Return the names that topics of this edge cluster have on the central cluster.
+        """Convert topic names of this edge cluster to their names on the central cluster.
 
         Args:
             topics: Topic names at the edge.
 
         Returns:
-            The names in the same order. They have the site's prefix if the topics are mirrored.
+            The names in the same order. They have the site's prefix if there is a mirror.
         """
         return [central_topic(t, self.alias) for t in topics]
 
@@ -287,7 +287,7 @@ def require_topics(cluster: SiteCluster, topics: Sequence[str]) -> dict[str, Top
 
 
 def list_partitions(infos: Collection[TopicInfo]) -> list[Partition]:
-    """List the partitions of several Kafka topics.
+    """Return the partitions of several Kafka topics.
 
     Args:
         infos: Metadata of the topics.

@@ -1,4 +1,4 @@
-"""A cut by an operator's override: it waits for nothing and names what it could not verify.
+"""Creates cuts for operators' overrides, which wait for nothing and list what was not verified.
 
 Promises below the audit topic's staging position are still compared with rows, and the seal names
 what is missing. The seal accepts offset gaps, so that later hours can be proved again. An override
@@ -32,13 +32,13 @@ _NO_DEADLINE: Final = 0  # an override waives immediately
 def select_overridden_frontiers(
     frontiers: Iterable[Frontier], overrides: Mapping[str, Override]
 ) -> list[Frontier]:
-    """Select the event types whose next hourly bucket an operator has ordered to be closed.
+    """Return the event types whose next hourly bucket has an operator's override.
 
-    Such an order, the override, closes a bucket although data is missing. Overrides for other hours
-    are ignored.
+    An override is an operator's order to close a bucket although data may be missing. Overrides for
+    other hours are ignored.
 
     Args:
-        frontiers: The next hour to close of each event type.
+        frontiers: The next hour to close for each event type.
         overrides: Overrides by event type.
 
     Returns:
@@ -60,20 +60,20 @@ def take_forced_cut(
 ) -> ClosingCut:
     """Create the cut for hourly buckets that are closed by an operator's override.
 
-    A cut is a set of offsets up to which records count. An override closes a bucket although data
-    is missing, so this cut is created without waiting for missing sources or records. If a cluster
-    does not answer, no exception is raised, and the checks that need it are listed in `unverified`.
+    A cut is a consistent set of Kafka offsets that allows buckets to be closed. An override closes
+    a bucket although data may be missing, so this function does not wait for log sources or
+    records. If a cluster does not answer, the function raises no exception. The failed checks are
+    listed in `unverified` of the cut.
 
     Args:
-        frontiers: The next hour to close of each type; each has an override.
-        sites: Queries of the Kafka clusters of all sites.
-        progress: Progress of staging.
-        audits: Site id of each central audit topic, by topic name.
-        clock: The closer's clock.
+        frontiers: The next hour to close for each event type. Each hour has an override.
+        sites: Interface to the Kafka clusters of all sites.
+        progress: Interface to the progress of staging.
+        audits: Maps the name of each central audit topic to its site id.
+        clock: Clock for the current time.
 
     Returns:
-        A cut that allows exactly these buckets to be closed. Its `unverified` lists, by event type,
-        all checks that failed or were not possible.
+        A cut that allows exactly these buckets to be closed.
     """
     now_ms = clock.now_ms()
     reports = LatestReports(progress.reporters())
@@ -115,12 +115,14 @@ def take_forced_cut(
 
 
 def list_accepted_topics(types: Collection[str], *, all_overridden: bool) -> set[str]:
-    """List the topics whose lost records are accepted when overrides close hourly buckets.
+    """Return the topics whose lost records are accepted by operators' overrides.
+
+    An override is an operator's order to close a bucket although data may be missing.
 
     Args:
-        types: Event types for which an operator has ordered a bucket to be closed (an override).
-        all_overridden: Whether these are all event types. Only then are the control topics (audit
-            records and host reports) included, because all types depend on them.
+        types: Event types that have an override.
+        all_overridden: Whether all event types have an override. Only then are the control topics
+            (audit records and host reports) included, because all types depend on them.
 
     Returns:
         Topic names at the edge.

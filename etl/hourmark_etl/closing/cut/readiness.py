@@ -1,4 +1,4 @@
-"""Which hours every live source has passed: the first condition of a cut. Pure.
+"""Determines which hours all live sources have delivered: the first condition of a cut. Pure.
 
 A source is live until its host signs off. How far it has caught up is measured by the delivery
 services' clocks, and when it was heard by the driver's clock. The earlier of the two decides, so a
@@ -35,10 +35,10 @@ class Readiness(NamedTuple):
     """The time up to which the log sources of an event type have delivered all events.
 
     Attributes:
-        watermark_ms: Hours that end at or before this time (Unix milliseconds) may close.
-        waits_for: Readable descriptions of what the next hour waits for.
-        waived: Sources that all hours up to the watermark close without, because the deadline has
-            passed.
+        watermark_ms: Time in Unix milliseconds. Hours that end at or before it may be closed.
+        waits_for: Human-readable descriptions of what the next hour waits for.
+        waived: Sources that have not delivered all events, but that hours up to the watermark no
+            longer wait for, because the deadline has passed.
     """
 
     watermark_ms: int
@@ -47,15 +47,15 @@ class Readiness(NamedTuple):
 
 
 class LatestReports:
-    """The latest reports of all sources, indexed to compute the readiness of many types quickly.
+    """The latest reports of all log sources, indexed by source.
 
-    A host reports for each of its sources the time up to which all data was delivered.
+    A host reports the time up to which all data of each of its sources has been delivered.
 
     Args:
-        reporters: The latest report of each source of each host and delivery service.
+        reporters: Latest report of each source on each host and delivery service.
 
     Attributes:
-        all: Reports by host id and source.
+        all: Reports by host id and source name.
         services: Reports of delivery services that have not signed off.
     """
 
@@ -70,15 +70,15 @@ class LatestReports:
     def awaited_reporters(self, frontier: Frontier) -> Iterator[list[ReportedSource]]:
         """Return the reports of all log sources that must catch up before a bucket is closed.
 
-        Hosts that signed off are left out, and so are hosts without which earlier buckets were
-        closed (waived).
+        Hosts that have signed off are omitted. Sources for which an earlier bucket stopped waiting
+        (waived sources) are also omitted.
 
         Args:
             frontier: The next hour to close of an event type.
 
         Returns:
-            An iterator with one list of reports for each source, sorted by name. The reports in a
-            list are in ascending order of the time up to which data was delivered.
+            An iterator that yields the reports of one source at a time, in the order of source
+            names. The reports of a source are sorted by the time up to which data was delivered.
         """
         return (self._by_source[source] for source in sorted(self.live_sources(frontier)))
 
@@ -86,11 +86,11 @@ class LatestReports:
         """Return the names of the log sources that must catch up before a bucket is closed.
 
         Args:
-            frontier: The next hour to close of the event type.
+            frontier: The next hour to close of an event type.
 
         Returns:
-            Names of the sources that may deliver the type and that at least one host or service
-            still reports; empty if there is none.
+            Names of the sources that may deliver the type and that at least one active host or
+            service reports. Empty if there is none.
         """
         live = self._by_source.keys()
         return frozenset(
@@ -101,14 +101,16 @@ class LatestReports:
 def may_deliver(frontier: Frontier, reporter: ReportedSource) -> bool:
     """Return whether a log source may deliver events of an event type.
 
+    The delivery service's API may deliver every type. Every source may deliver dead letters (lines
+    that could not be parsed).
+
     Args:
-        frontier: The next hour to close of the event type, with the names of its sources.
-        reporter: The latest report of the log source.
+        frontier: The event type, with the names of its sources.
+        reporter: A report of the log source.
 
     Returns:
-        True if the source is one of the type's sources, if the source is the delivery service's
-        API, which may deliver every type, or if the type is the dead-letter type (lines that could
-        not be parsed), which every source may deliver.
+        True if the source is one of the type's sources or the API, or if the type is the
+        dead-letter type.
     """
     return (
         reporter.source in frontier.sources
@@ -131,17 +133,16 @@ def _is_live(r: ReportedSource, heard_ms: int) -> bool:
 def readiness(
     frontier: Frontier, reports: LatestReports, now_ms: int, deadline_ms: int
 ) -> Readiness:
-    """Compute up to which time the events of a type are delivered, given the latest host reports.
+    """Compute the time up to which all events of a type have been delivered.
 
-    A log source that has not delivered everything up to the end of the next hour delays the bucket
-    of this hour. Once the deadline has passed, the bucket is closed without waiting for such
-    sources, and they are listed as waived.
+    An hour waits for log sources that have not delivered all events up to the end of the hour.
+    After the deadline, it no longer waits for them, and they are returned as waived.
 
     Args:
-        frontier: The next hour to close of the type.
+        frontier: The next hour to close of the event type.
         reports: The latest reports of all sources.
-        now_ms: The closer's clock in Unix milliseconds.
-        deadline_ms: Milliseconds after an hour's end at which it closes without missing sources.
+        now_ms: Current time in Unix milliseconds.
+        deadline_ms: Time from the end of an hour to its deadline, in milliseconds.
 
     Returns:
         The time, and the sources that the next hour waits for or that are waived.
@@ -169,19 +170,18 @@ def readiness(
 def are_still_behind(
     frontier: Frontier, waived: Iterable[ReportedSource], later: LatestReports
 ) -> bool:
-    """Return whether all waived sources have still not delivered everything up to the hour's end.
+    """Return whether none of the waived log sources has caught up with the end of the hour.
 
-    A waived source is one for which the bucket of the hour no longer waits, because its deadline
-    has passed.
+    A source is waived if the hour no longer waits for it, because the deadline has passed.
 
     Args:
-        frontier: The next hour to close of the type that waived the sources.
-        waived: The sources, as reported when they were waived.
+        frontier: The next hour to close of an event type.
+        waived: The waived sources of this hour.
         later: Later reports of all sources.
 
     Returns:
-        False if a source has caught up or signed off in the meantime. The hour must then not close
-        without this source.
+        False if a source has caught up, has signed off or is no longer reported. The hour must then
+        wait for the next cut, which includes the source's events. True if `waived` is empty.
     """
     for r in waived:
         now = later.all.get((r.host_id, r.source))
@@ -193,31 +193,31 @@ def are_still_behind(
 def find_silent_sources(
     waived: Iterable[ReportedSource], latest: Iterable[ReportedSource]
 ) -> list[ReportedSource]:
-    """Return the waived sources that later hours no longer need to wait for.
+    """Return the waived log sources that have stopped reporting.
 
-    These are sources that have not reported for a minute while other sources did. A waived source
-    (one without which a bucket was closed) that still reports delays each later bucket again, until
-    the bucket's deadline.
+    A source is waived if a bucket was closed without waiting for it. A source is silent if it has
+    not reported for a minute while other sources have. Later hours do not wait for silent sources.
+    They do wait, until their deadline, for waived sources that still report.
 
     Args:
-        waived: Sources that an hour was closed without.
+        waived: The waived sources, as reported when they were waived.
         latest: The latest reports of all sources.
 
     Returns:
-        The entries of `waived` that are no longer reported; empty if all sources still report.
+        The silent entries of `waived`; empty if all of these sources still report.
     """
     heard_ms = max((r.heard_at_ms for r in latest), default=0)
     return [r for r in waived if heard_ms - r.heard_at_ms > SILENT_MS]
 
 
 def describe_missing_service(reports: LatestReports) -> str | None:
-    """Return a readable message if no delivery service is running according to its reports.
+    """Return an error message if no delivery service is running, according to the reports.
 
     Args:
-        reports: The latest reports of all sources, including those of delivery services.
+        reports: The latest reports of all sources, including delivery services.
 
     Returns:
-        The message, or None if at least one delivery service has reported and not signed off.
+        The message; None if at least one delivery service has reported and has not signed off.
     """
     if reports.services:
         return None
@@ -236,16 +236,17 @@ def describe_missing_service(reports: LatestReports) -> str | None:
 
 
 def describe_clock_difference(reports: LatestReports, now_ms: int) -> str | None:
-    """Compare the closer's clock with the newest report of a running delivery service.
+    """Return an error message if the clocks of this process and the delivery services differ.
 
-    Services that have not reported for a minute while others did are ignored.
+    The current time is compared with the newest report of a delivery service. Services that have
+    not reported for a minute while others have are ignored.
 
     Args:
         reports: The latest reports of all sources.
-        now_ms: The closer's clock in Unix milliseconds.
+        now_ms: Current time in Unix milliseconds.
 
     Returns:
-        A readable message if the clocks differ too much or no delivery service is running;
+        The message if the difference is more than 5 minutes or if no delivery service is running;
         otherwise None.
     """
     if not reports.services:
@@ -282,20 +283,20 @@ def adjust_for_new_sources(
 ) -> Readiness | None:
     """Adjust the readiness of an event type for log sources that appeared while a cut was taken.
 
-    A cut is a set of end offsets; its offsets may not cover the events of new sources. Past the
-    hour's deadline the hour closes without the new sources, which are then called waived.
+    A cut is a set of end offsets, which may not cover the events of the new sources. Before the
+    deadline, the type must therefore wait for the next cut. After the deadline, the hour does not
+    wait for the new sources.
 
     Args:
-        frontier: The next hour to close of the type.
+        frontier: The next hour to close of the event type.
         readiness_before: Readiness at the start of the cut.
-        new_sources: Sources that appeared since then and may deliver the type.
-        now_ms: Time of the cut in Unix milliseconds.
-        deadline_ms: Milliseconds after an hour's end at which it closes without missing sources.
+        new_sources: Sources that have appeared since then and may deliver the type.
+        now_ms: Start time of the cut in Unix milliseconds.
+        deadline_ms: Time from the end of an hour to its deadline, in milliseconds.
 
     Returns:
-        `readiness_before` if there are no new sources. If the deadline has passed, a copy in which
-        the new sources are waived. Otherwise None: the type must wait for the next cut, which
-        includes the new sources.
+        `readiness_before` if there are no new sources; None if the type must wait for the next cut.
+        After the deadline, a copy of `readiness_before` with the new sources added to `waived`.
     """
     if not new_sources:
         return readiness_before
@@ -310,18 +311,18 @@ def adjust_for_new_sources(
 def find_new_sources(
     before: Collection[ReportedSource], after: Collection[ReportedSource]
 ) -> list[ReportedSource]:
-    """Return the log sources of hosts that appeared or came back since an earlier report.
+    """Return the log sources that have appeared or come back since the start of a cut.
 
-    A cut (a set of end offsets) that was started with the earlier reports may miss their events. A
-    source comes back if a new process reports for it after it signed off, or if it is no longer
-    waived. Delivery services, and restarted hosts that had not signed off, are not included.
+    The cut (a set of end offsets) may not cover their events. A source comes back if it signed off
+    and a new process reports it, or if it was waived and reports again. Delivery services are not
+    included. Neither are hosts that restarted without signing off.
 
     Args:
         before: Reports at the start of the cut.
-        after: Reports now.
+        after: Current reports.
 
     Returns:
-        The new entries of `after`; empty if there are none.
+        The entries of `after` for these sources; empty if there are none.
     """
     known = {(r.host_id, r.source): r for r in before}
     return [
@@ -340,20 +341,21 @@ def _is_new(before: ReportedSource | None, after: ReportedSource) -> bool:
 def compute_readiness_by_type(
     frontiers: Iterable[Frontier], reports: LatestReports, now_ms: int, deadline_ms: int
 ) -> dict[str, Readiness]:
-    """Compute up to which time the hours of each event type are complete.
+    """Compute the time up to which all events of each event type have been delivered.
 
-    Only types whose next hour has ended and is open are included. Types with the same hour and the
-    same sources are computed only once, because thousands of hosts and types may have to be
-    compared at the end of an hour.
+    Types whose next hour has not ended or is not open are omitted. The result is computed once for
+    all types that have the same hour and sources, because there may be thousands of hosts and
+    types.
 
     Args:
-        frontiers: The next hour to close of each type.
+        frontiers: The next hour to close for each event type.
         reports: The latest reports of all sources.
-        now_ms: The closer's clock in Unix milliseconds.
-        deadline_ms: Milliseconds after an hour's end at which it closes without missing sources.
+        now_ms: Current time in Unix milliseconds.
+        deadline_ms: Time from the end of an hour to its deadline, in milliseconds. After the
+            deadline, the hour no longer waits for sources that have not delivered all events.
 
     Returns:
-        Readiness by event type, with the sources that the next hour waits for.
+        Readiness by event type; empty if no open hour has ended.
     """
     known: dict[tuple[int, int, frozenset[str]], Readiness] = {}
     found = {}
@@ -383,10 +385,10 @@ def _seconds(milliseconds: int) -> str:
 
 
 class DuplicateHostWatch:
-    """Detects two running tailers (log agents) or services that report under the same host id.
+    """Detects tailers (log agents) or services that run concurrently with the same host id.
 
-    Pass the latest reports to `observe` in every poll. The instance keeps the previous reports to
-    compare them.
+    Call `observe` with the latest reports in every poll. The instance compares them with the
+    reports of earlier calls.
     """
 
     def __init__(self) -> None:
@@ -398,14 +400,14 @@ class DuplicateHostWatch:
     def observe(self, reporters: Iterable[ReportedSource]) -> list[str]:
         """Compare the latest reports with earlier ones to detect duplicate host ids.
 
-        An incarnation is one run of a tailer or service, from start to end. A host id is a
-        duplicate if an incarnation that another one had replaced reports again within a minute.
+        Each run of a tailer or service is an incarnation with its own id. A host id is a duplicate
+        if an incarnation reports again within a minute after another incarnation has replaced it.
 
         Args:
             reporters: Latest report of each source.
 
         Returns:
-            One readable alarm per duplicate host id; empty if there is none.
+            One human-readable alarm per duplicate host id; empty if there is none.
         """
         found = []
         for r in {r.host_id: r for r in reporters}.values():

@@ -1,3 +1,3 @@
-"""Decides whether an hour is complete: compares promises with rows, and detects ranges that were
+"""Decides whether an hour is complete: compares audit records with rows, and detects ranges that were
 parsed twice with different results.
 """

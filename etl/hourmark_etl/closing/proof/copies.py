@@ -3,12 +3,12 @@
 If a range is sent again after its hour closed, the same rows arrive again, and writing drops them.
 Software that parses the range differently produces other rows. Usually its audit record shows that
 (`readings`). If its service died before writing the record, only the record of the first parse
-exists, and the other rows would be added to a later bucket. So the ids of late rows that a settled
-promise explains are looked up in closed buckets, as writing does (`ids`). Ids that no bucket
+exists, and the other rows would be added to a later bucket. Therefore, if a settled promise covers
+late rows, their ids are looked up in closed buckets, as writing does (`ids`). Ids that no bucket
 contains are a conflict of the hour that lists them: an override closes it as `forced`, and its
 manifest names the range.
 
-The check is skipped for ranges that a bucket was closed without, as recorded in its manifest
+The check is skipped for ranges that are missing from a closed bucket according to its manifest
 (`Manifest.lacks`), because the late rows may be the missing ones.
 
 Lookups happen only if such rows exist, and only groups of their hours are read.
@@ -42,12 +42,12 @@ from hourmark_etl.storage import Storage
 class ReparsedRange(NamedTuple):
     """A byte range of a log file that was apparently parsed twice, with different results.
 
-    An earlier hour has proved the range complete and is closed. Rows of the range that arrived
-    afterwards are not in the closed buckets.
+    A closed bucket was verified to contain all events of the range. Events of the range that
+    arrived later are not in any closed bucket.
 
     Attributes:
-        range_id: The range id, 8 bytes.
-        what: Readable description.
+        range_id: Id of the byte range, 8 bytes.
+        what: Human-readable description.
     """
 
     range_id: bytes
@@ -55,16 +55,16 @@ class ReparsedRange(NamedTuple):
 
 
 class LateRowsCheck(NamedTuple):
-    """The result of checking the late rows of one hourly bucket.
+    """Result of checking the late rows of one hourly bucket.
 
-    Late rows are events that arrived after the bucket of their own hour was closed, and are
-    therefore assigned to this bucket.
+    Late rows are events that arrived after the bucket of their hour was closed. They are assigned
+    to a later bucket.
 
     Attributes:
-        second_readings: Byte ranges that must have been parsed twice with different results: a
-            closed bucket was proved to contain the whole range, but does not contain these late
-            rows.
-        unknown: Readable reasons why some rows could not be checked.
+        second_readings: Byte ranges that must have been parsed twice with different results. A
+            closed bucket was verified to contain the whole range, but it does not contain these
+            late rows.
+        unknown: Human-readable reasons why some rows could not be checked.
     """
 
     second_readings: tuple[ReparsedRange, ...] = ()
@@ -72,9 +72,9 @@ class LateRowsCheck(NamedTuple):
 
 
 class LateRowsItem(NamedTuple):
-    """The input of a task that determines which late rows are duplicates of rows in closed buckets.
+    """Input of a task that searches closed buckets for late rows.
 
-    Late rows are events that arrived after the bucket of their own hour was closed.
+    Late rows are events that arrived after the bucket of their hour was closed.
 
     Attributes:
         rows: The late rows of one or more new buckets.
@@ -86,16 +86,16 @@ class LateRowsItem(NamedTuple):
 
 
 class UnmatchedRows(NamedTuple):
-    """The late rows of one task that closed buckets do not contain, counted by byte range.
+    """Numbers of late rows that closed buckets do not contain, by byte range.
 
-    Late rows are events that arrived after the bucket of their own hour was closed.
+    Late rows are events that arrived after the bucket of their hour was closed.
 
     Attributes:
-        found: Columns `frontier_index` (the index of the bucket that the rows are assigned to),
-            `hour` (Unix seconds), `range_id` and `rows`, the number of distinct event ids that no
-            closed bucket contains.
-        unknown: By bucket index, the readable reason why rows could not be checked; empty if all
-            were checked.
+        found: Columns `frontier_index` (index of the bucket to which the rows are assigned), `hour`
+            (Unix seconds), `range_id` and `rows`, the number of distinct event ids that no closed
+            bucket contains.
+        unknown: Maps a bucket index to the human-readable reason why its rows could not be checked.
+            Empty if all rows were checked.
     """
 
     found: pa.Table
@@ -110,24 +110,23 @@ def check_late_rows(
     ranges: pa.Table,
     unit_bytes_max: int,
 ) -> dict[int, LateRowsCheck]:
-    """Check that late rows are duplicates of rows in closed buckets.
+    """Check whether late rows are duplicates of rows in closed buckets.
 
-    A late row is an event that is assigned to a new bucket but belongs to an earlier hour, whose
-    bucket is closed. If no closed bucket contains a late row of a range that was already proved
-    complete, the byte range was parsed twice with different results.
+    Late rows are events that arrived after the bucket of their hour was closed. They are assigned
+    to a new bucket. If a closed bucket was verified to contain a whole byte range, late rows of the
+    range must be duplicates. If they are not, the range was parsed twice with different results.
 
     Args:
         runner: Runs the lookups.
         storage: Storage with staged files and closed buckets.
         database: Database of the ledger.
-        frontiers: The event type and hour of each new bucket, by bucket index (a number that
-            identifies the bucket in `ranges`).
-        ranges: The byte ranges to check, which earlier buckets were proved to contain completely,
-            with columns `frontier_index` (bucket index), `hour` (Unix seconds) and `range_id`.
+        frontiers: Event type and hour of each new bucket, by bucket index.
+        ranges: The byte ranges to check, which closed buckets were verified to contain. The columns
+            are `frontier_index` (bucket index), `hour` (Unix seconds) and `range_id`.
         unit_bytes_max: Maximum size of a task, in bytes of encoded events.
 
     Returns:
-        One result by bucket index for each bucket in `ranges`; empty if there are no ranges.
+        Results by bucket index, for each bucket in `ranges`; empty if there are no ranges.
 
     Raises:
         Unreadable: A staged file is missing or damaged and must be staged again first.
@@ -168,19 +167,19 @@ def check_late_rows(
 
 
 def find_unmatched_rows(item: LateRowsItem, storage: Storage, ranges: pa.Table) -> UnmatchedRows:
-    """Count the late rows of some byte ranges whose event ids no closed bucket contains.
+    """Count the late rows of given byte ranges that no closed bucket contains.
 
-    Late rows are events that arrived after the bucket of their own hour was closed.
+    Late rows are events that arrived after the bucket of their hour was closed.
 
     Args:
         item: The rows and the closed buckets to search.
         storage: Storage with staged files and closed buckets.
-        ranges: The byte ranges whose rows are searched for, with columns `frontier_index` (the
-            index of the bucket that the rows are assigned to), `hour` (Unix seconds) and
-            `range_id`.
+        ranges: The byte ranges. The columns are `frontier_index` (index of the bucket to which the
+            rows are assigned), `hour` (Unix seconds) and `range_id`.
 
     Returns:
-        The counts by byte range. A bucket that cannot be read is reported in `unknown`.
+        The counts by byte range. A closed bucket that cannot be read raises no exception; the
+        reason is in `unknown`.
 
     Raises:
         Unreadable: A staged file is missing or damaged and must be staged again first.

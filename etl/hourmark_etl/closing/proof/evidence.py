@@ -43,18 +43,17 @@ _LOG = logging.getLogger(__name__)
 
 
 class StagedRowsItem(NamedTuple):
-    """The input of a proof task that reads the staged rows of one or more hours.
+    """Input of a proof task that reads the staged rows of one or more hourly buckets.
 
-    Staged rows are events that were copied from Kafka. They are compared with audit records, which
-    state how many events a byte range of a log file contains. Several hourly buckets are proved
-    complete at once. Each is identified by its bucket index, a number that starts at 0.
+    Staged rows are events that were copied from Kafka. A proof compares them with audit records to
+    verify that no event is missing. It covers several buckets, which are numbered from 0.
 
     Attributes:
         unit: The rows to read: all rows of several small buckets, or an id range of a large one.
         frontier_indexes: The bucket index of each element of `unit.listings`.
         earlier: Files with rows of earlier buckets that had no audit record when the content of
-            those buckets was fixed. Each element is a pair of the index of the bucket that is
-            proved with these rows, and the file's path.
+            their bucket was fixed. Each element is a pair of a bucket index and a path. The rows
+            are added to those of the bucket with this index.
     """
 
     unit: Unit
@@ -63,7 +62,7 @@ class StagedRowsItem(NamedTuple):
 
 
 class AuditPath(NamedTuple):
-    """The path of a staged file of audit records, and the site that they come from.
+    """Path of a staged file of audit records, and the site that the records come from.
 
     An audit record states how many events a byte range of a log file contains for each event type
     and hour.
@@ -78,31 +77,30 @@ class AuditPath(NamedTuple):
 
 
 class AuditFilesItem(NamedTuple):
-    """The input of a task that reads some staged files of audit records.
+    """Input of a task that reads staged files of audit records.
 
     An audit record states how many events a byte range of a log file contains for each event type
     and hour.
 
     Attributes:
-        files: Path of each file, relative to the storage root, and the site whose Kafka cluster the
-            file was copied from.
+        files: The files to read, with the site of each file's records.
     """
 
     files: tuple[AuditPath, ...]
 
 
 class RangeEvidence(NamedTuple):
-    """The result of one proof task: staged rows and audit records, aggregated by byte range.
+    """Result of one proof task: counts of staged rows by byte range, and audit record entries.
 
-    Staged rows are events that were copied from Kafka. An audit record promises the events of a
-    byte range of a log file: it states how many events the range contains for each event type and
-    hour. Both tables may be empty.
+    Staged rows are events that were copied from Kafka. A promise is one entry of an audit record.
+    It states how many events a byte range of a log file contains for one event type and hour. Both
+    tables may be empty.
 
     Attributes:
-        row_counts: Number of staged rows and sums of their ids and value hashes for each bucket,
-            hour and byte range, with the columns that `count_rows_by_range` returns.
-        promised: One row for each bucket and promise that counts for it, with the columns that
-            `PromiseFilter.select_counting` returns.
+        row_counts: Number of staged rows, and sums of their ids and value hashes, for each bucket,
+            hour and byte range. The columns are those of `count_rows_by_range`.
+        promised: The promises to compare with each bucket, one row per bucket and promise. The
+            columns are those of `PromiseFilter.select_counting`.
     """
 
     row_counts: pa.Table
@@ -110,20 +108,18 @@ class RangeEvidence(NamedTuple):
 
 
 class PromiseFilter(NamedTuple):
-    """Selects the promises of audit records that are compared with each of several buckets.
+    """Selects the entries of audit records (promises) that are compared with each bucket.
 
-    A promise is the part of an audit record that states how many events a byte range of a log file
-    contains for one event type and hour. A promise counts for a bucket if it is for the bucket's
-    hour, or if it is for an earlier hour and arrived too late for the earlier buckets. Instances
-    can be pickled.
+    A promise states how many events a byte range of a log file contains for one event type and
+    hour. It is compared with the bucket of its hour. If it arrived too late for that bucket, it is
+    compared with the next open bucket of its type. Instances can be pickled.
 
     Attributes:
-        frontiers: One tuple per bucket: its index, which identifies it in results; its event type;
-            its hour (Unix seconds); and for each site the audit offset from which on promises for
-            earlier hours count. Promises below that offset were checked with earlier buckets. If it
-            is None, promises for earlier hours do not count.
-        below: For each site, the offset (exclusive) in its audit topic up to which audit records
-            count; None for no limit.
+        frontiers: One tuple per bucket: bucket index, event type, hour (Unix seconds), and the
+            offsets, by site, from which promises for earlier hours are selected. Promises below
+            these offsets were compared with earlier buckets. If the offsets are None, no promises
+            for earlier hours are selected.
+        below: End offsets (exclusive), by site, of the audit records to select; None for no limit.
     """
 
     frontiers: tuple[
@@ -135,20 +131,16 @@ class PromiseFilter(NamedTuple):
     def for_frontiers(
         cls, frontiers: Mapping[int, Frontier], cut_offsets: AuditOffsets
     ) -> PromiseFilter:
-        """Create the filter for several buckets that are proved complete together.
-
-        A promise is the part of an audit record that states how many events a byte range contains
-        for one type and hour.
+        """Create the filter for the buckets of one proof.
 
         Args:
-            frontiers: The event type and hour of each bucket, by bucket index (a number that
-                identifies the bucket in the returned tables).
-            cut_offsets: Offset (exclusive) of each site's audit topic up to which audit records
-                count.
+            frontiers: Event type and hour of each bucket, by bucket index. The index identifies the
+                bucket in the returned tables.
+            cut_offsets: End offsets (exclusive), by site, of the audit records to select.
 
         Returns:
-            A filter that also selects promises for earlier hours that arrived too late to be
-            checked with earlier buckets.
+            A filter that selects the promises for the hours of the buckets, and those for earlier
+            hours that were not compared with earlier buckets.
         """
         return cls(
             tuple(
@@ -158,20 +150,20 @@ class PromiseFilter(NamedTuple):
         )
 
     def select_counting(self, rows: pa.Table, site: str) -> pa.Table:
-        """Return the promises in a file of audit records that count for any of the buckets.
+        """Return the promises in an audit file that must be compared with any of the buckets.
 
-        A promise states how many events a byte range of a log file contains for one event type and
-        hour.
+        A promise is one entry of an audit record. It states how many events a byte range of a log
+        file contains for one event type and hour.
 
         Args:
             rows: Rows of a staged file of audit records, one per promise.
             site: Id of the site that all rows come from.
 
         Returns:
-            A table with one row per promise and bucket; it has no rows if no promise counts. The
-            columns are `frontier_index` (bucket index); `hour` (Unix seconds) and `range_id` of the
-            promised events; their `count`, the `sum` of their ids, and the `checksum` of their
-            values, which may be null; and `offset` and readable `origin` of the audit record.
+            A table with one row per bucket and promise; no rows if there are no such promises. The
+            columns are `frontier_index` (bucket index), `hour` (Unix seconds) and `range_id` of the
+            events, their `count`, the `sum` of their ids, the `checksum` of their values (may be
+            null), and the `offset` and human-readable `origin` of the audit record.
         """
         if self.below is not None:
             rows = rows.filter(pc.less(rows.column("offset"), self.below.offset_of(site)))
@@ -183,19 +175,19 @@ class PromiseFilter(NamedTuple):
         return known.filter(pa.array(counts)).select(PROMISED.names)
 
     def select_settled(self, rows: pa.Table, site: str) -> pa.Table:
-        """Return the promises in a file of audit records that were checked with earlier buckets.
+        """Return the promises in an audit file that were compared with earlier buckets.
 
-        A promise is the part of an audit record that states how many events a byte range contains
-        for one type and hour. It was checked earlier if its offset is below the bucket's audit
-        offset in `frontiers`.
+        A promise is one entry of an audit record. It states how many events a byte range of a log
+        file contains for one event type and hour. It was compared earlier if its offset is below
+        the offset of the bucket and site in `frontiers`.
 
         Args:
             rows: Rows of a staged file of audit records, one per promise.
             site: Id of the site that all rows come from.
 
         Returns:
-            A table with one row per promise and bucket, with the columns that `select_counting`
-            returns. It has no rows if there are no such promises.
+            A table with one row per bucket and promise, with the columns of `select_counting`; no
+            rows if there are no such promises.
         """
         known = self._known(rows, site)
         return known.filter(pc.less(known.column("offset"), known.column("settled"))).select(
@@ -221,22 +213,21 @@ def plan_row_items(
     earlier_unaudited: Mapping[int, Sequence[str]],
     unit_bytes_max: int,
 ) -> list[StagedRowsItem]:
-    """Split the staged rows of several hours into proof tasks of limited size.
+    """Split the staged rows of several hourly buckets into proof tasks of limited size.
 
-    Staged rows are events that were copied from Kafka. An audit record promises the events of a
-    byte range of a log file. Each task also reads the unaudited rows (rows without an audit record)
-    of earlier buckets, because a later audit record may promise them.
+    Staged rows are events that were copied from Kafka. Tasks also read the rows of earlier buckets
+    that had no audit record, because a later audit record may cover them.
 
     Args:
-        groups: The hours to prove, keyed by a number that identifies each hour in this call. The
-            value is the oldest open hour of an event type and the groups of its staged rows.
-        earlier_unaudited: Paths of files with unaudited rows, with the same keys. The files of all
-            hours without staged rows are combined in one further task.
-        unit_bytes_max: Maximum size of a task, in bytes of encoded events. An hour that is larger is
-            split by event id.
+        groups: The buckets to verify, by bucket index. Each value is a pair of the bucket's event
+            type and hour, and the groups of its staged rows.
+        earlier_unaudited: Paths of files with rows of earlier buckets that had no audit record, by
+            bucket index. The files of buckets without staged rows are read by one additional task.
+        unit_bytes_max: Maximum size of a task, in bytes of encoded events. Larger buckets are split
+            by event id.
 
     Returns:
-        The tasks, which together read each row once; empty if there is nothing to read.
+        The tasks, which together read each staged row once; empty if there are no rows to read.
     """
     listings = {(f.event_type, f.hour.start_s): at for at, (f, _) in groups.items()}
     units = plan_units(
@@ -265,11 +256,11 @@ def plan_row_items(
 
 
 def plan_promise_items(groups: Iterable[AuditGroup]) -> list[AuditFilesItem]:
-    """Plan the tasks that read the audit records of some groups.
+    """Plan the tasks that read the given groups of audit records.
 
     An audit record states how many events a byte range of a log file contains for each event type
-    and hour. A group consists of the audit records for one event type and hour in one file. Each
-    file is read only once, even if several groups are in it.
+    and hour. A group contains the entries for one event type and hour in one staged file. Each file
+    is read only once, even if it contains several groups.
 
     Args:
         groups: The groups to read.
@@ -281,7 +272,7 @@ def plan_promise_items(groups: Iterable[AuditGroup]) -> list[AuditFilesItem]:
 
 
 def plan_file_items(files: Collection[AuditPath]) -> list[AuditFilesItem]:
-    """Plan the tasks that read some staged files of audit records.
+    """Plan the tasks that read the given staged files of audit records.
 
     An audit record states how many events a byte range of a log file contains for each event type
     and hour.
@@ -290,7 +281,7 @@ def plan_file_items(files: Collection[AuditPath]) -> list[AuditFilesItem]:
         files: The files to read.
 
     Returns:
-        Tasks of up to 16 files each, in the order of their paths; empty if there are no files.
+        Tasks of up to 16 files each, sorted by path; empty if there are no files.
     """
     ascending = sorted(files)
     return [
@@ -302,16 +293,16 @@ def plan_file_items(files: Collection[AuditPath]) -> list[AuditFilesItem]:
 def read_item(
     item: StagedRowsItem | AuditFilesItem, storage: Storage, windows: PromiseFilter
 ) -> RangeEvidence:
-    """Run one proof task: read its rows or audit records and aggregate them by byte range.
+    """Run one proof task: read its staged rows or audit records, and aggregate rows by byte range.
 
     Args:
         item: The task.
         storage: Storage with the staged files.
-        windows: Filter for the promises (numbers of events that audit records state) to return.
+        windows: Filter for the entries of audit records to return.
 
     Returns:
-        For a `StagedRowsItem`, the aggregated rows and an empty table of promises. For an
-        `AuditFilesItem`, the selected promises and an empty table of rows.
+        For a `StagedRowsItem`, the aggregated rows and an empty `promised` table. For an
+        `AuditFilesItem`, the selected entries and an empty `row_counts` table.
 
     Raises:
         Unreadable: A staged file is missing or damaged and must be staged again first.
@@ -332,18 +323,18 @@ def read_item_by_part(
     windows: PromiseFilter,
     part_count: int,
 ) -> dict[int, RangeEvidence]:
-    """Run one proof task and split its result into parts, so that each byte range is in one part.
+    """Run one proof task and partition its result by byte range.
 
-    A range id has the same part number in the results of all tasks.
+    The part number of a byte range is the same in the results of all tasks.
 
     Args:
         item: The task.
         storage: Storage with the staged files.
-        windows: Filter for the promises (numbers of events that audit records state) to return.
+        windows: Filter for the entries of audit records to return.
         part_count: Number of parts.
 
     Returns:
-        Results by part number, from 0 to `part_count` - 1; empty parts are missing.
+        Results by part number, from 0 to `part_count` - 1. Empty parts are omitted.
 
     Raises:
         Unreadable: A staged file is missing or damaged and must be staged again first.
@@ -359,21 +350,21 @@ def read_item_by_part(
 
 
 def read_new_unaudited(item: StagedRowsItem, storage: Storage, ranges: pa.Table) -> pa.Table:
-    """Return the staged rows of some byte ranges that have no audit record.
+    """Return the staged rows of byte ranges that have no audit record.
 
-    An audit record states how many events a byte range of a log file contains for each event type
-    and hour. Rows that an earlier bucket has already stored as rows without an audit record are
-    left out.
+    Staged rows are events that were copied from Kafka. An audit record states how many events a
+    byte range of a log file contains. Rows that an earlier bucket has already stored as rows
+    without an audit record are omitted.
 
     Args:
         item: The task whose rows to read.
         storage: Storage with the staged files.
-        ranges: The byte ranges without an audit record, columns `frontier_index` (the index of a
-            bucket in the proof), `hour` (Unix seconds) and `range_id`.
+        ranges: The byte ranges without an audit record, with the columns `frontier_index` (bucket
+            index), `hour` (Unix seconds) and `range_id`.
 
     Returns:
         Columns `frontier_index`, `hour`, `range_id`, `event_id`, `value_hash` and `earlier` (always
-        false). Each pair of event id and value hash of a range occurs once.
+        false). Each pair of event id and value hash appears once per byte range.
 
     Raises:
         Unreadable: A staged file is missing or damaged and must be staged again first.
@@ -385,22 +376,20 @@ def read_new_unaudited(item: StagedRowsItem, storage: Storage, ranges: pa.Table)
 def read_settled_promises(
     item: AuditFilesItem, storage: Storage, windows: PromiseFilter, ranges: pa.Table
 ) -> pa.Table:
-    """Return the promises of some byte ranges that were checked with earlier buckets.
+    """Return the promises for given byte ranges that were compared with earlier buckets.
 
-    A promise is the part of an audit record that states how many events a byte range of a log file
+    A promise is one entry of an audit record. It states how many events a byte range of a log file
     contains for one event type and hour.
 
     Args:
         item: The files of audit records to read.
         storage: Storage with the staged files.
-        windows: Contains, for each bucket, the audit offsets below which promises were checked
-            earlier.
-        ranges: The byte ranges, columns `frontier_index` (the index of a bucket in `windows`),
+        windows: Filter that determines which promises were compared earlier.
+        ranges: The byte ranges, with the columns `frontier_index` (bucket index in `windows`),
             `hour` (Unix seconds) and `range_id`.
 
     Returns:
-        A table with the columns that `PromiseFilter.select_settled` returns; it has no rows if
-        nothing is found.
+        A table with the columns of `PromiseFilter.select_settled`; no rows if nothing is found.
 
     Raises:
         Unreadable: A staged file is missing or damaged and must be staged again first.
@@ -420,21 +409,21 @@ def read_matching_promises(
     from_offsets: AuditOffsets,
     below_offsets: AuditOffsets,
 ) -> pa.Table:
-    """Return the rows of audit files for an event type, some byte ranges and a span of offsets.
+    """Return the rows of audit files for one event type, given byte ranges and an offset range.
 
-    An audit file contains audit records, one row for each event type and hour of a record. A row
-    states how many events a byte range of a log file contains.
+    A row of an audit file states how many events a byte range of a log file contains for one event
+    type and hour.
 
     Args:
         item: The files to read.
-        storage: The storage.
-        event_type: The event type.
-        ranges: The byte ranges, columns `hour` (Unix seconds) and `range_id`.
-        from_offsets: First offset to return, for the audit topic of each site.
-        below_offsets: End of the span (exclusive), for the audit topic of each site.
+        storage: Storage with the files.
+        event_type: Name of the event type.
+        ranges: The byte ranges, with the columns `hour` (Unix seconds) and `range_id`.
+        from_offsets: Start of the offset range (inclusive) in the audit topic of each site.
+        below_offsets: End of the offset range (exclusive) in the audit topic of each site.
 
     Returns:
-        The matching rows, with all columns of the files; no rows if nothing matches.
+        The matching rows with all columns of the files; no rows if nothing matches.
 
     Raises:
         Unreadable: A staged file is missing or damaged and must be staged again first.
@@ -455,14 +444,15 @@ def read_matching_promises(
 def read_promises(storage: Storage, path: str) -> pa.Table:
     """Read a staged file of audit records.
 
-    An audit record promises a number of events for each event type and hour of a byte range.
+    An audit record states how many events a byte range of a log file contains for each event type
+    and hour.
 
     Args:
-        storage: The storage.
-        path: HDFS path of the file, relative to the storage root.
+        storage: Storage with the file.
+        path: Path of the file, relative to the storage root.
 
     Returns:
-        All rows and columns of the file.
+        All rows and columns of the file. There is one row per event type and hour of a record.
 
     Raises:
         Unreadable: The file is missing or damaged and must be staged again first.
@@ -472,19 +462,19 @@ def read_promises(storage: Storage, path: str) -> pa.Table:
 
 
 def read_item_rows(item: StagedRowsItem, storage: Storage) -> pa.Table:
-    """Read the staged rows of a proof task, and its unaudited rows of earlier buckets.
+    """Read the rows of a proof task: staged rows, and unaudited rows of earlier buckets.
 
-    Staged rows are events that were copied from Kafka. Unaudited rows are rows that no audit record
-    described when the content of their bucket was fixed.
+    Staged rows are events that were copied from Kafka. Unaudited rows had no audit record when the
+    content of their bucket was fixed.
 
     Args:
         item: The task whose rows to read.
         storage: Storage with the staged files.
 
     Returns:
-        Columns `frontier_index` (the index of a bucket in the proof), `hour` (Unix seconds),
-        `range_id`, `event_id`, `value_hash` and `earlier`, which is true for the unaudited rows of
-        earlier buckets. The unaudited rows come last.
+        Columns `frontier_index` (bucket index), `hour` (Unix seconds), `range_id`, `event_id`,
+        `value_hash` and `earlier`. `earlier` is true for the unaudited rows of earlier buckets,
+        which come last.
 
     Raises:
         Unreadable: A staged file is missing or damaged and must be staged again first.
@@ -500,14 +490,14 @@ def read_item_rows(item: StagedRowsItem, storage: Storage) -> pa.Table:
 
 
 def read_unaudited(storage: Storage, path: str) -> pa.Table:
-    """Return the stored rows of a bucket that had no audit record when its content was fixed.
+    """Read a file with the rows of a bucket that had no audit record.
 
     An audit record states how many events a byte range of a log file contains. If the file is
-    missing or damaged, the function logs a warning and returns an empty table. This is safe,
-    because the rows are only needed to prove that a later hour is complete.
+    missing or damaged, a warning is logged and an empty table is returned. No event is lost: the
+    rows are only needed to verify that a later bucket is complete.
 
     Args:
-        storage: The storage.
+        storage: Storage with the file.
         path: Path of the file, relative to the storage root.
 
     Returns:
@@ -550,10 +540,10 @@ def _as_rows(rows: pa.Table, frontier_indexes: Int32s, *, earlier: bool) -> pa.T
 
 
 def origin_hours(rows: pa.Table) -> Collection[int]:
-    """Return the distinct hours of event time that occur in a table.
+    """Return the distinct values of the column `hour` of a table.
 
     Args:
-        rows: A table with a column `hour` (Unix seconds at the start of the hour).
+        rows: A table with a column `hour` (Unix seconds at the start of the hour of event time).
 
     Returns:
         Unix seconds, in no particular order; empty if there are no rows.

@@ -70,22 +70,21 @@ PROMISED: Final = pa.schema(
 
 
 class UnmetPromise(NamedTuple):
-    """A promise of an audit record that does not match the staged rows.
+    """A promise (an entry of an audit record) that does not match the staged rows.
 
-    A promise is the part of an audit record about one event type and hour: the number of events
-    that a byte range of a log file contains, and sums of their ids and values.
+    A promise states, for one event type and hour, how many events a byte range of a log file
+    contains, and the sums of their ids and values. Staged rows are events copied from Kafka.
 
     Attributes:
-        frontier_index: Index of the bucket that the promise counts for, among the buckets that are
-            compared together.
-        hour: Hour of the promised events, Unix seconds.
+        frontier_index: Index of the bucket with which the promise was compared.
+        hour: Hour of the events, in Unix seconds.
         range_id: Id of the byte range, 8 bytes.
-        promised: Number of promised events.
-        sum: Promised sum of the low 64 bits of the ids, as a signed integer.
-        found: Number of distinct staged event ids of the range and hour.
-        origin: Readable text that states where the byte range comes from.
-        checksum: Promised sum of the value hashes; None if the audit record has no checksum.
-        same_ids: Whether number and sum of the ids match, so that only the values differ.
+        promised: Number of events according to the promise.
+        sum: Sum of the low 64 bits of the event ids according to the promise, as a signed integer.
+        found: Number of distinct event ids in the staged rows of the byte range and hour.
+        origin: Human-readable source of the byte range.
+        checksum: Sum of the value hashes according to the promise; None if it has no checksum.
+        same_ids: Whether the number and sum of the ids match, so that only the values differ.
     """
 
     frontier_index: int
@@ -101,24 +100,24 @@ class UnmetPromise(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RangeCounts:
-    """The result of comparing audit records with staged rows, for some byte ranges of log files.
+    """Result of comparing audit records with the staged rows of the same byte ranges.
 
-    An audit record promises the events that a delivery service acknowledged from a byte range. A
-    promise is met if all of these events are staged (copied from Kafka to storage). Several hourly
-    buckets are compared at once; each has an index, which starts at 0. `merge_counts` adds up the
-    results of disjoint ranges.
+    A promise is one entry of an audit record. It states how many events a byte range of a log file
+    contains for one event type and hour. It is met if the staged rows (events copied from Kafka)
+    match. The result covers several buckets, which are numbered from 0. `merge_counts` combines the
+    results of disjoint byte ranges.
 
     Attributes:
-        records: Number of byte ranges with a promise, by bucket index and promised hour (Unix
-            seconds).
-        promised: Number of promised events, with the same keys.
-        checked: Number of promised events whose values a checksum verified, with the same keys.
-        unaudited: Byte ranges that have rows but no promise, with the columns `frontier_index`
-            (bucket index), `hour`, `range_id` and `rows`. `rows` is the number of distinct event
-            ids that no earlier bucket contains.
-        unmet: Promises that are not met: all of earlier hours, and the first ones of each bucket's
-            own hour.
-        unnamed: Number of unmet promises that `unmet` omits, by bucket index.
+        records: Number of byte ranges with a promise, by bucket index and hour (Unix seconds).
+        promised: Number of events according to the promises, with the same keys.
+        checked: Number of these events whose values match a checksum, with the same keys.
+        unaudited: Byte ranges with rows but without a promise. The columns are `frontier_index`
+            (bucket index), `hour`, `range_id` and `rows`, the number of distinct event ids that are
+            not in the stored unaudited rows of earlier buckets.
+        unmet: Promises that are not met. All promises for earlier hours are included, but only the
+            first ones for the hour of each bucket.
+        unnamed: Number of unmet promises that `unmet` omits, by bucket index. Buckets without
+            omitted promises are missing.
     """
 
     records: Mapping[tuple[int, int], int]
@@ -132,16 +131,16 @@ class RangeCounts:
 def distinct_rows(rows: pa.Table) -> pa.Table:
     """Remove duplicate event ids within each byte range of a log file.
 
-    A row is an event that was copied from Kafka. The same event may have been copied several times.
+    A row is an event that was copied from Kafka, possibly more than once.
 
     Args:
-        rows: Rows with columns `frontier_index` (a number that identifies the bucket), `hour` (Unix
-            seconds), `range_id`, `event_id`, `value_hash` and `earlier`, which is true for rows of
-            earlier buckets that no audit record described.
+        rows: Rows with the columns `frontier_index` (bucket index), `hour` (Unix seconds),
+            `range_id`, `event_id`, `value_hash` and `earlier`. `earlier` is true for rows of
+            earlier buckets that had no audit record.
 
     Returns:
-        Columns `frontier_index`, `hour`, `range_id`, `event_id` and `earlier`. An id is `earlier`
-        if any of its rows is.
+        One row per distinct id, with the columns `frontier_index`, `hour`, `range_id`, `event_id`
+        and `earlier`. `earlier` is true if it is true for any row with this id.
     """
     by_id = [*KEY, "event_id"]
     return (
@@ -154,15 +153,16 @@ def distinct_rows(rows: pa.Table) -> pa.Table:
 def distinct_pairs(rows: pa.Table) -> pa.Table:
     """Remove duplicate pairs of event id and value hash within each byte range of a log file.
 
-    A row is an event that was copied from Kafka. The same event may have been copied several times.
+    A row is an event that was copied from Kafka, possibly more than once.
 
     Args:
-        rows: Rows with columns `frontier_index` (a number that identifies the bucket), `hour` (Unix
-            seconds), `range_id`, `event_id`, `value_hash` and `earlier`, which is true for rows of
-            earlier buckets that no audit record described.
+        rows: Rows with the columns `frontier_index` (bucket index), `hour` (Unix seconds),
+            `range_id`, `event_id`, `value_hash` and `earlier`. `earlier` is true for rows of
+            earlier buckets that had no audit record.
 
     Returns:
-        The same columns. `earlier` is true if it is true for any row with the same event id.
+        One row per distinct pair, with the same columns. `earlier` is true if it is true for any
+        row with this event id.
     """
     by_pair = [*KEY, "event_id", "value_hash"]
     pairs = rows.group_by(by_pair, use_threads=False).aggregate([])
@@ -172,18 +172,18 @@ def distinct_pairs(rows: pa.Table) -> pa.Table:
 def count_rows_by_range(rows: pa.Table) -> pa.Table:
     """Count the distinct rows of each byte range and add up their ids and value hashes.
 
-    A row is an event that was copied from Kafka. The same event may have been copied several times.
+    A row is an event that was copied from Kafka, possibly more than once.
 
     Args:
-        rows: Rows with columns `frontier_index` (a number that identifies the bucket), `hour` (Unix
-            seconds), `range_id`, `event_id`, `value_hash` and `earlier`, which is true for rows of
-            earlier buckets that no audit record described.
+        rows: Rows with the columns `frontier_index` (bucket index), `hour` (Unix seconds),
+            `range_id`, `event_id`, `value_hash` and `earlier`. `earlier` is true for rows of
+            earlier buckets that had no audit record.
 
     Returns:
-        One row per byte range: `frontier_index`, `hour`, `range_id`; `fresh`, the number of ids
-        that are not `earlier`; `held`, the number of all ids; `sum`, the sum of the low 64 bits of
-        the ids; `values`, the sum of the value hashes; and `unhashed`, the number of distinct rows
-        without a hash. Sums are modulo 2^64.
+        One row per bucket, hour and byte range, with the columns `frontier_index`, `hour`,
+        `range_id`, `fresh` (number of ids that are not `earlier`), `held` (number of all ids),
+        `sum` (sum of the low 64 bits of the ids), `values` (sum of the value hashes) and `unhashed`
+        (number of distinct rows without a hash). Sums are modulo 2^64.
     """
     distinct = distinct_rows(rows)
     fresh = pc.invert(distinct.column("earlier")).cast("int64")
@@ -211,22 +211,23 @@ def compare_ranges(
     hours: Sequence[int],
     named_max: int,
 ) -> RangeCounts:
-    """Compare the promises of audit records with the staged rows of the same byte ranges.
+    """Compare audit records with the staged rows of the same byte ranges.
 
-    Staged rows are events that were copied from Kafka. A promise states how many events a byte
-    range contains for one type and hour. It is met if number and sum of the event ids match and, if
-    both sides have them, the checksums of the values. Several buckets are compared at once, each
-    with an index. The function performs no I/O.
+    Staged rows are events that were copied from Kafka. A promise is one entry of an audit record.
+    It states how many events a byte range contains for one type and hour. It is met if the number
+    and the sum of the event ids match. If both sides have checksums of the values, these must match
+    as well. The function performs no I/O.
 
     Args:
-        held_parts: Counts of staged rows, as `count_rows_by_range` returns them. Counts of a range
-            that is in several tables are added.
-        promised_parts: Tables of promises, as `PromiseFilter.select_counting` returns them.
+        held_parts: Tables from `count_rows_by_range`. Counts of the same byte range in several
+            tables are added up.
+        promised_parts: Tables of promises from `PromiseFilter.select_counting`.
         hours: Hour of each bucket in Unix seconds, by bucket index.
-        named_max: Maximum number of unmet promises to return for the own hour of each bucket.
+        named_max: Maximum number of unmet promises to return for the hour of each bucket. Unmet
+            promises for earlier hours are always returned.
 
     Returns:
-        Totals by bucket index and hour, ranges without a promise, and unmet promises.
+        Totals by bucket index and hour, byte ranges without a promise, and unmet promises.
     """
     rows = _sum_by_range(pa.concat_tables([HELD.empty_table(), *held_parts]))
     promises = _distinct_promises(pa.concat_tables([PROMISED.empty_table(), *promised_parts]))
@@ -273,10 +274,10 @@ def compare_ranges(
 
 
 def merge_counts(verdicts: Sequence[RangeCounts]) -> RangeCounts:
-    """Add up the results of comparing disjoint sets of byte ranges.
+    """Combine the results of `compare_ranges` for disjoint sets of byte ranges.
 
     Args:
-        verdicts: At least one result of `compare_ranges`.
+        verdicts: The results; at least one.
 
     Returns:
         One result for all byte ranges.

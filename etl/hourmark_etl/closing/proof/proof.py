@@ -127,25 +127,27 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """The result of checking an hourly bucket of an event type against the audit records.
+    """Result of comparing an hourly bucket with the audit records.
 
-    A promise is the part of an audit record that states how many events a byte range of a log file
-    contains for one event type and hour. The bucket is proved complete if `findings` is empty.
+    A promise is one entry of an audit record. It states how many events a byte range of a log file
+    contains for one event type and hour. The bucket is complete if `findings` is empty.
 
     Attributes:
         method: `empty` if there are no promises and no rows, `sums` if only totals were compared,
             `join` if each byte range was compared.
         audit_records: Number of promises that were compared.
-        promised: Number of promised events.
+        promised: Number of events according to the promises.
         unaudited: Number of distinct event ids without a promise.
-        checked: Number of promised events whose values a checksum verified.
-        findings: Readable descriptions of promises that the staged rows do not meet.
-        lacks: The byte ranges of the unmet promises.
-        books: Numbers of promised events and of events without a promise, by hour of event time.
+        checked: Number of promised events whose values were verified by a checksum.
+        findings: Human-readable descriptions of the promises that the staged rows do not match.
+        lacks: Byte ranges of these promises.
+        books: Numbers of promised events, and of events without a promise, for each hour of event
+            time.
         unaudited_file: File with the rows that have no promise; None if there are no such rows.
         listed: Totals of all staged rows that were compared.
         second_readings: Byte ranges that were parsed twice with different results.
-        unknown: Readable reasons why some late rows (rows of earlier hours) could not be checked.
+        unknown: Human-readable reasons why some late rows (rows of earlier hours) could not be
+            checked.
     """
 
     method: str
@@ -164,19 +166,18 @@ class Proof:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Prover:
-    """Proves that no event is missing from hourly buckets, by comparison with audit records.
+    """Verifies that no event is missing from hourly buckets, by comparison with audit records.
 
     An audit record states how many events a byte range of a log file contains for each type and
-    hour. Its events must all be among the staged rows (events read from Kafka) of the bucket.
-    Missing events raise no error; they are findings of the proof.
+    hour. The staged rows (events copied from Kafka) of the bucket must match these numbers.
 
     Attributes:
-        runner: Runs tasks, in this process or on Spark.
-        storage: The storage.
+        runner: Runs tasks in this process or on Spark.
+        storage: Storage with the staged files.
         database: Database of the ledger.
         unit_bytes_max: Maximum size of a task, in bytes of encoded events.
-        ranges_here_max: Maximum number of promises that are compared in this process; if there are
-            more, tasks compare them.
+        ranges_here_max: Maximum number of entries of audit records that are compared in this
+            process. Larger numbers are compared in tasks.
     """
 
     runner: Runner
@@ -186,20 +187,21 @@ class Prover:
     ranges_here_max: int = _RANGES_HERE_MAX
 
     def prove(self, frontiers: Sequence[Frontier], cut_offsets: AuditOffsets) -> list[Proof]:
-        """Check that no event is missing from hourly buckets, by comparison with audit records.
+        """Verify that no event is missing from hourly buckets, by comparison with audit records.
 
-        An audit record states how many events a byte range of a log file contains for each type and
-        hour. A bucket whose totals match is proved without reading its rows. The other buckets are
-        compared range by range. Rows without an audit record are stored in a file, because a later
-        audit record may promise them.
+        If the totals of a bucket match, its rows are not read. Otherwise, rows and audit records
+        are compared for each byte range of a log file. Rows without an audit record are stored in a
+        file, because a later audit record may cover them. Missing events do not raise an exception;
+        they are listed in the proof.
 
         Args:
-            frontiers: The hours of the buckets, one per event type. Staged rows (events that were
-                copied from Kafka) are already assigned to the buckets.
-            cut_offsets: Audit records below these offsets count.
+            frontiers: The hours of the buckets, one per event type. Staged rows (events copied from
+                Kafka) must already be assigned to the buckets.
+            cut_offsets: End offsets (exclusive), by site, of the audit records to compare.
 
         Returns:
-            One proof per bucket, in the order of `frontiers`.
+            One proof per bucket, in the order of `frontiers`. Its `findings` are empty if no event
+            is missing.
 
         Raises:
             Unreadable: A staged file is missing or damaged and must be staged again first.
@@ -359,19 +361,19 @@ class Prover:
 
 
 class RangeComparison(NamedTuple):
-    """The comparison of several buckets with audit records, with and without repeated records.
+    """Comparison of several buckets with audit records, with repeated records separated.
 
-    A promise is the part of an audit record that states how many events a byte range of a log file
-    contains for one event type and hour. An audit record that is sent twice repeats its promises.
+    A promise is one entry of an audit record. It states how many events a byte range of a log file
+    contains for one event type and hour. An audit record may be sent again after its promises were
+    checked with an earlier bucket. Such promises are called repeated.
 
     Attributes:
         verdict: Comparison of the rows with all promises, including repeated ones.
-        unaudited: Byte ranges that have rows but no promise, not even a repeated one, with columns
-            `frontier_index` (index of the bucket), `hour`, `range_id` and `rows` (number of event
-            ids).
-        unmet: Promises that the rows do not meet and that are not repeated, so that events are
-            missing or differ.
-        passed_over: Repeated promises that the rows do not meet. This is no fault, because an
+        unaudited: Byte ranges that have rows but no promise, not even one that was checked earlier.
+            The columns are `frontier_index` (bucket index), `hour`, `range_id` and `rows` (number
+            of event ids).
+        unmet: New promises that the rows do not match. Events are missing or differ.
+        passed_over: Repeated promises that the rows do not match. This is not an error, because an
             earlier bucket has accounted for their events.
     """
 
@@ -384,18 +386,18 @@ class RangeComparison(NamedTuple):
 def prove_by_sums(
     listed: Mapping[int, EventTotals], promised: Mapping[int, EventTotals]
 ) -> Proof | None:
-    """Prove that an hourly bucket is complete by comparing totals only, without reading rows.
+    """Verify that an hourly bucket is complete by comparing totals, without reading its rows.
 
-    A promise states the number of events that an audit record reports for a byte range. Rows and
-    promises must have the same number of events, the same digest of event ids and byte ranges, and,
-    if the promises have checksums, the same sum of value hashes. The function performs no I/O.
+    The rows and the audit records must have the same number of events and the same digest of event
+    ids and byte ranges. If the audit records have checksums, the sums of the value hashes must also
+    be equal. The function performs no I/O.
 
     Args:
-        listed: Totals of the rows that belong to the hour, by hour of event time (Unix seconds).
-        promised: Totals of the promises of audit records, by hour of event time (Unix seconds).
+        listed: Totals of the bucket's rows, by hour of event time (Unix seconds).
+        promised: Totals of the audit records, by hour of event time (Unix seconds).
 
     Returns:
-        The proof; None if the totals differ or cannot be compared, so that byte ranges must be
+        The proof. None if the totals differ or cannot be compared; each byte range must then be
         compared.
     """
     if not listed and not promised:
@@ -424,21 +426,22 @@ def add_partial_groups(
     frontiers: Sequence[Frontier],
     cut_offsets: AuditOffsets,
 ) -> list[tuple[Mapping[int, EventTotals], Mapping[int, EventTotals]]]:
-    """Complete the totals of promised events with audit records that the ledger cannot add up.
+    """Add the audit records that the totals from the ledger do not include.
 
-    The ledger has totals by group: the audit records of one type and hour in one staged file. If
-    only some records of a group count for a bucket, `read_proof_totals` leaves the group out. This
-    function reads the file of each such group once, and adds the records that count.
+    The ledger (the ETL's state database) stores one total for each group of audit records: those
+    for one event type and hour in one staged file. If only some records of a group must be compared
+    with a bucket, `read_proof_totals` omits the group. This function reads the file of each such
+    group once, and adds the totals of these records.
 
     Args:
-        sums: Totals of each bucket, as `read_proof_totals` returns them.
+        sums: Totals of each bucket from `read_proof_totals`.
         storage: Storage with the staged files.
-        frontiers: The event type and hour of each bucket, in the order of `sums`.
-        cut_offsets: Audit records below these offsets count.
+        frontiers: Event type and hour of each bucket, in the order of `sums`.
+        cut_offsets: End offsets (exclusive), by site, of the audit records to compare.
 
     Returns:
-        For each bucket a pair of mappings by hour of event time (Unix seconds): totals of the
-        staged rows, and totals of the events that audit records promise.
+        For each bucket, a pair of mappings by hour of event time (Unix seconds): totals of the
+        staged rows, and totals of the audit records.
 
     Raises:
         Unreadable: A staged file is missing or damaged and must be staged again first.
@@ -471,19 +474,19 @@ def build_proof(
 ) -> Proof:
     """Create the proof of one hourly bucket from the comparison of several buckets.
 
-    The proof states whether the bucket contains every event that audit records count. The function
+    The proof states whether the bucket contains every event that audit records report. The function
     performs no I/O.
 
     Args:
-        index: Position of the bucket in `comparison`, starting at 0.
-        frontier: The event type and hour of the bucket.
+        index: Index of the bucket in `comparison`, starting at 0.
+        frontier: Event type and hour of the bucket.
         comparison: Comparison of the staged rows of several buckets with audit records.
-        unaudited_file: The file with the bucket's rows that have no audit record; None if there are
-            no such rows.
-        late_rows: Check of the bucket's late rows (rows of earlier hours).
+        unaudited_file: File with the bucket's rows that have no audit record; None if there are no
+            such rows.
+        late_rows: Result of checking the bucket's late rows (rows of earlier hours).
 
     Returns:
-        The proof. If its `findings` is empty, the bucket is complete.
+        The proof. The bucket is complete if `findings` is empty.
     """
     unmet = [u for u in comparison.unmet if u.frontier_index == index]
     unnamed = comparison.verdict.unnamed.get(index, 0)
@@ -573,11 +576,11 @@ def _describe_unmet(u: UnmetPromise, length_s: int) -> str:
 
 
 def to_incomplete_ranges(ranges: Sequence[bytes], omitted_count: int) -> IncompleteRanges:
-    """Create the manifest's list of incomplete byte ranges, limited to the first 20.
+    """Create the list of incomplete byte ranges for a bucket's manifest.
 
     Args:
-        ranges: Ids of incomplete ranges.
-        omitted_count: Number of further incomplete ranges, which are not in `ranges`.
+        ranges: Ids of incomplete byte ranges.
+        omitted_count: Number of additional incomplete ranges that are not in `ranges`.
 
     Returns:
         The first 20 ids in hex, and whether there are more incomplete ranges.
@@ -588,15 +591,15 @@ def to_incomplete_ranges(ranges: Sequence[bytes], omitted_count: int) -> Incompl
 
 
 def limit_findings(findings: Sequence[str], omitted_count: int) -> tuple[str, ...]:
-    """Limit readable findings of a proof to the first 20.
+    """Truncate the human-readable findings of a proof to the first 20.
 
     Args:
-        findings: Readable findings, each about one byte range.
-        omitted_count: Number of further ranges, which have no text in `findings`.
+        findings: Findings, one per byte range.
+        omitted_count: Number of additional byte ranges that are not in `findings`.
 
     Returns:
-        The first 20 findings, followed by "and N more ranges" if any finding is left out or
-        `omitted_count` is not 0.
+        The first 20 findings. If there are more, or if `omitted_count` is not 0, the last element
+        is "and N more ranges".
     """
     more = len(findings[FINDINGS_MAX:]) + omitted_count
     return (*findings[:FINDINGS_MAX], f"and {more} more ranges") if more else tuple(findings)

@@ -75,10 +75,10 @@ class AuditVersion(NamedTuple):
     and hour.
 
     Attributes:
-        offset: Offset of the first record with this content, on the central cluster.
-        origin: Readable text that states where the byte range comes from.
-        promised: How many events the range contains according to the record, as tuples of event
-            type, hour (Unix seconds) and number of events.
+        offset: Offset of the first record with this content in its topic on the central cluster.
+        origin: Human-readable source of the byte range.
+        promised: Numbers of events according to the record, as tuples of event type, hour (Unix
+            seconds) and number.
         site: Id of the site whose audit topic contains the record.
     """
 
@@ -89,14 +89,14 @@ class AuditVersion(NamedTuple):
 
 
 class ContradictoryRange(NamedTuple):
-    """A byte range of a log file with at least two audit records that contradict each other.
+    """A byte range of a log file with contradictory audit records.
 
     An audit record states how many events a byte range of a log file contains for each event type
-    and hour. Two records of the same range must agree.
+    and hour. All records of the same range must have the same content.
 
     Attributes:
-        range_id: The range id, 8 bytes.
-        readings: One audit record for each of the different contents.
+        range_id: Id of the byte range, 8 bytes.
+        readings: One audit record for each distinct content.
     """
 
     range_id: bytes
@@ -106,10 +106,10 @@ class ContradictoryRange(NamedTuple):
         """Describe the byte range and its contradictory audit records.
 
         Args:
-            length_s: Length of an hour (a bucket) in seconds.
+            length_s: Length of a bucket in seconds.
 
         Returns:
-            One readable text, which names the content of each record.
+            A human-readable text with the content of each record.
         """
         lines = []
         for reading in self.readings:
@@ -130,14 +130,14 @@ class ContradictoryRange(NamedTuple):
 
 
 class AuditComparison(NamedTuple):
-    """The result of comparing a batch of audit files with all earlier ones.
+    """Result of comparing a batch of audit files with all earlier ones.
 
     An audit record states how many events a byte range of a log file contains for each event type
-    and hour. Two records of the same range must agree.
+    and hour. All records of the same range must have the same content.
 
     Attributes:
-        files: The files of the batch. No later call needs to compare them again.
-        differences: Byte ranges with contradictory audit records that were not known before; empty
+        files: The files of the batch. They need not be compared again.
+        differences: Byte ranges for which a record in these files contradicts another record; empty
             if there are none.
     """
 
@@ -150,12 +150,12 @@ class AuditComparer:
     """Searches staged audit files for byte ranges that have contradictory audit records.
 
     An audit record states how many events a byte range of a log file contains for each event type
-    and hour. Each file is compared with all files before it. The ledger is only read: the caller
-    records which files were compared.
+    and hour. Each file is compared with all earlier files. The caller must record in the ledger
+    (the ETL's state database) which files were compared.
 
     Attributes:
         runner: Runs tasks that read files.
-        storage: The storage.
+        storage: Storage with the audit files.
         database: Database of the ledger.
         rows_max: Maximum number of rows that are compared at a time.
     """
@@ -166,16 +166,16 @@ class AuditComparer:
     rows_max: int = ROWS_MAX
 
     def compare_next(self, skip_paths: Collection[str]) -> AuditComparison | None:
-        """Compare the next audit files that have not been compared yet.
+        """Compare the next audit files that have not been compared yet with all earlier ones.
 
-        A call compares a limited number of files. Record them as compared before the next call, and
-        repeat the call until it returns None.
+        Each call compares a limited number of files. Record them as compared, and repeat the call
+        until it returns None.
 
         Args:
             skip_paths: Paths of files to skip, for example because they cannot be read.
 
         Returns:
-            The files and the differences found; None if no file is left.
+            The compared files and the differences; None if all files have been compared.
 
         Raises:
             Unreadable: A file is missing or damaged and must be staged again first.
@@ -222,17 +222,17 @@ class AuditComparer:
 def read_contents(
     item: AuditFilesItem, storage: Storage, ranges: pa.Table | None = None
 ) -> pa.Table:
-    """Return the distinct contents of audit records in some files, with their byte ranges.
+    """Return the distinct contents of the audit records in the given files.
 
     Args:
-        item: The files.
-        storage: The storage.
-        ranges: Byte ranges to return, columns `range_id` and `observed_at`; None for all.
+        item: The files of audit records.
+        storage: Storage with the files.
+        ranges: Byte ranges to return, with the columns `range_id` and `observed_at`; None for all.
 
     Returns:
-        Each distinct combination of `range_id`, `observed_at` (time at which the range was
-        observed), `content` (digest of what an audit record states about the range's events and
-        their ids) and `values` (digest of the checksums of the events' values; may be null).
+        The distinct rows of the columns `range_id`, `observed_at` (time at which a service first
+        received the range), `content` (digest of the record's event counts and ids) and `values`
+        (digest of the record's checksums; may be null).
 
     Raises:
         Unreadable: A file is missing or damaged and must be staged again first.
@@ -242,17 +242,18 @@ def read_contents(
 
 
 def read_range_rows(item: AuditFilesItem, storage: Storage, ranges: pa.Table) -> pa.Table:
-    """Return all rows of some byte ranges in files of audit records, with the site of each row.
+    """Return all rows of given byte ranges in files of audit records, with the site of each row.
 
     A row states how many events a byte range of a log file contains for one event type and hour.
 
     Args:
-        item: The files.
-        storage: The storage.
-        ranges: The byte ranges, columns `range_id` and `observed_at`.
+        item: The files of audit records.
+        storage: Storage with the files.
+        ranges: The byte ranges, with the columns `range_id` and `observed_at`.
 
     Returns:
-        A table with all columns of audit files and a last column `site`.
+        A table with all columns of audit files and a last column `site`; no rows if nothing
+        matches.
 
     Raises:
         Unreadable: A file is missing or damaged and must be staged again first.
@@ -265,18 +266,19 @@ def read_range_rows(item: AuditFilesItem, storage: Storage, ranges: pa.Table) ->
 
 
 def find_differing_ranges(new_contents: pa.Table, known_contents: pa.Table) -> pa.Table:
-    """Return the byte ranges whose audit records differ, with at least one new record among them.
+    """Return the byte ranges for which a new audit record contradicts another record.
 
     An audit record states how many events a byte range of a log file contains for each event type
-    and hour. Records differ if their `content` differs or, where both have checksums, their
-    `values`. The function performs no I/O.
+    and hour. Two records of a range contradict each other if their `content` differs, or if both
+    have checksums and their `values` differ. The function performs no I/O.
 
     Args:
-        new_contents: Contents of audit records in new files, as `read_contents` returns them.
-        known_contents: Contents of audit records in files that were compared earlier.
+        new_contents: Contents of new audit records, from `read_contents`.
+        known_contents: Contents of audit records that were compared earlier.
 
     Returns:
-        Columns `range_id` and `observed_at`, each range once; no rows if all records agree.
+        Distinct byte ranges, with the columns `range_id` and `observed_at`; no rows if all records
+        agree.
     """
     found = [_with_several(new_contents, known_contents, [*RANGE, "content"])]
     new_contents, known_contents = (
@@ -331,23 +333,23 @@ def _create_reading(rows: Sequence[Mapping[str, Any]]) -> AuditVersion:
 def build_conflicts(
     difference: ContradictoryRange, frontiers: Mapping[str, Frontier], length_s: int, now_ms: int
 ) -> list[Conflict]:
-    """Return the conflicts that a byte range with contradictory audit records causes.
+    """Return the conflicts that are caused by a byte range with contradictory audit records.
 
-    An audit record states how many events a byte range of a log file contains. A conflict blocks an
-    hour of an event type until an operator's override closes it. Each type and hour in the range's
-    audit records causes a conflict. If the content of that hour's bucket is already fixed, the
-    conflict blocks the first hour whose content is not. An audit record that an earlier bucket has
-    already been compared with causes no conflict for that bucket's type. The function performs no
+    An audit record states how many events a byte range of a log file contains. A conflict keeps the
+    bucket of an event type and hour open until an operator's override closes it. One conflict is
+    created for each type and hour in the audit records. If the content of that bucket is already
+    fixed, the conflict applies to the first later bucket whose content is not. No conflict is
+    created for an audit record with which the fixed bucket was compared. The function performs no
     I/O.
 
     Args:
-        difference: The range and its records.
-        frontiers: The next hour to close of each type, by type.
-        length_s: Length of an hour (a bucket) in seconds.
-        now_ms: Time of detection to store, Unix milliseconds.
+        difference: The byte range and its audit records.
+        frontiers: The next hour to close, by event type.
+        length_s: Length of a bucket in seconds.
+        now_ms: Time of detection, in Unix milliseconds.
 
     Returns:
-        Conflicts in the order of type and hour; empty if no hour needs to be blocked.
+        Conflicts in the order of type and hour; empty if no bucket is affected.
     """
     what = difference.text(length_s)
     found = {

@@ -46,8 +46,8 @@ _AUDIT_FILES_MAX: Final = 64  # read for one of them; with more, it stays until 
 class UnauditedFile(NamedTuple):
     """A file with the rows of one bucket that had no audit record when its content was fixed.
 
-    An audit record states how many events a byte range of a log file contains. A later one may
-    describe these rows, and is then compared with them.
+    An audit record states how many events a byte range of a log file contains. If an audit record
+    for these rows arrives later, it is compared with this file.
 
     Attributes:
         event_type: The bucket's event type.
@@ -62,17 +62,17 @@ class UnauditedFile(NamedTuple):
     rows: int
 
     def ledger_row(self, audit_next: AuditOffsets, sealed_at_ms: int) -> Mapping[str, Any]:
-        """Build the row that records this file in the ledger's table `unaudited`.
+        """Create the row of the ledger's table `unaudited` for this file.
 
         The ledger is the state database of the ETL.
 
         Args:
-            audit_next: For each site, the audit offset (exclusive) up to which the bucket was
-                compared with audit records.
-            sealed_at_ms: Time at which the bucket's content was fixed, Unix milliseconds.
+            audit_next: End offsets (exclusive), by site, of the audit records with which the bucket
+                was compared.
+            sealed_at_ms: Time at which the bucket's content was fixed, in Unix milliseconds.
 
         Returns:
-            Values by column name, ready to be inserted.
+            Values by column name.
         """
         return ledger.make_unaudited_row(
             self.event_type, self.hour_s, self.path, self.rows, audit_next, sealed_at_ms
@@ -84,20 +84,20 @@ def write_unaudited(
 ) -> UnauditedFile:
     """Write the rows of an hourly bucket that have no audit record to a file.
 
-    An audit record states how many events a byte range of a log file contains. One that arrives
-    later may describe these rows, and is then compared with the file. A file of the same name,
-    which a failed attempt to close the bucket has left, is replaced.
+    An audit record states how many events a byte range of a log file contains. If an audit record
+    for these rows arrives later, it is compared with the file. If a failed attempt to close the
+    bucket has left a file of the same name, it is replaced.
 
     Args:
-        storage: The storage.
+        storage: Storage to write to.
         epoch: Epoch (fencing token) of the closer's lease. It becomes part of the file name.
-        frontier: The hour and its event type.
-        rows: Distinct rows with columns `hour`, `event_id`, `range_id` and `value_hash`; other
+        frontier: Event type and hour of the bucket.
+        rows: Distinct rows with the columns `hour`, `event_id`, `range_id` and `value_hash`; other
             columns are ignored.
 
     Returns:
-        The file. The caller must insert `UnauditedFile.ledger_row` into the ledger in the
-        transaction that seals the hour, that is, fixes the content of its bucket.
+        The file. The caller must insert `UnauditedFile.ledger_row` into the ledger, in the
+        transaction that fixes the content of the bucket.
 
     Raises:
         StorageError: The file could not be written.
@@ -117,19 +117,18 @@ def write_unaudited(
 
 
 def find_leftover_files(storage: Storage, database: Database) -> list[str]:
-    """Find files of unaudited rows that the ledger (the ETL's state database) does not refer to.
+    """Return the files of unaudited rows that the ledger (the ETL's state database) does not list.
 
     Unaudited rows are rows of a bucket that had no audit record when the bucket's content was
-    fixed. An audit record states how many events a byte range of a log file contains. A closer may
-    delete the files if it still holds its lease after this call. Files are listed before the ledger
-    is read, so none of them can belong to a later closer.
+    fixed. The closer may delete the files if it still holds its lease after this call. Files are
+    listed before the ledger is read, so none of them can belong to a later closer.
 
     Args:
-        storage: The storage to list.
+        storage: Storage to search.
         database: Database of the ledger.
 
     Returns:
-        HDFS paths relative to the storage root; empty if there are no such files.
+        Paths relative to the storage root; empty if there are no such files.
 
     Raises:
         StorageError: Storage is unavailable.
@@ -148,15 +147,14 @@ class UnauditedCleaner:
     """Deletes files of unaudited rows that are no longer needed.
 
     Unaudited rows are rows of a bucket that had no audit record when the bucket's content was
-    fixed. Their file is kept because a later audit record may describe them. It is deleted once
-    audit records of all its rows have arrived and were compared with a later bucket, or after
-    `keep_ms`.
+    fixed. They are stored in a file because an audit record may arrive later. The file is deleted
+    when audit records for all its rows have been compared with a later bucket, or after `keep_ms`.
 
     Args:
         storage: Storage with the files.
         database: Database of the ledger.
-        keep_ms: Milliseconds from the time at which the bucket's content was fixed until its file
-            is deleted in any case.
+        keep_ms: Maximum age of a file in milliseconds, measured from the time at which the bucket's
+            content was fixed.
     """
 
     def __init__(self, storage: Storage, database: Database, keep_ms: int) -> None:
@@ -168,12 +166,11 @@ class UnauditedCleaner:
     def clean(self, lease: Lease, now_ms: int) -> int:
         """Delete files that are no longer needed.
 
-        The ledger is the state database of the ETL. A call reads at most 16 files to determine
-        whether they are needed; later calls continue. The ledger's row of a file is deleted before
-        the file.
+        Each call reads at most 16 files to determine whether they are needed; later calls continue.
+        The row of a file in the ledger (the ETL's state database) is deleted before the file.
 
         Args:
-            lease: The closer's lease.
+            lease: Lease of the closer, the process that closes buckets.
             now_ms: Current time in Unix milliseconds.
 
         Returns:

@@ -38,7 +38,7 @@ class WrittenFile:
     Attributes:
         event_type: The bucket's event type.
         hour_s: Unix seconds at the start of the bucket's hour.
-        late: Whether the file holds late events (events of earlier hours).
+        late: Whether the file contains late events (events of earlier hours).
         schema_id: Schema id of all events.
         path: Path relative to the storage root.
         records: Number of events.
@@ -46,10 +46,11 @@ class WrittenFile:
         blake2b: BLAKE2b digest of the file in hex.
         id_sum: Sum of the last 8 bytes of all event ids, modulo 2^64.
         hours: Totals of the written rows by hour of event time (Unix seconds).
-        index: Where the ids of the file's events are stored in an id index file, which is used to
-            find late duplicates.
+        index: Positions of the events' ids in an id index file, which is used to find late
+            duplicates.
         index_digest: Digest of the id index file in hex.
-        read_back_error: Difference found when reading the file back; empty if there is none.
+        read_back_error: Difference that was found when the file was read back, as human-readable
+            text; empty if there is none.
     """
 
     event_type: str
@@ -75,14 +76,14 @@ class WrittenHour:
         event_type: The bucket's event type.
         hour_s: Unix seconds at the start of the bucket's hour.
         files: The written files; empty if the bucket has no events.
-        duplicates: Totals of dropped duplicates by hour of event time (Unix seconds). Their ids are
-            in this bucket or in an earlier one.
-        publish_error: Why the bucket must not be published; empty if there is no such problem.
+        duplicates: Totals of dropped duplicates by hour of event time (Unix seconds). Events with
+            the same ids are in this bucket or in an earlier one.
+        publish_error: Why the bucket must not be published; empty if there is no error.
         left_out: Totals of invalid rows, which were not written, by hour of event time.
-        faults: Readable reasons why rows are invalid, for some of the rows in `left_out`.
-        unwritable: Why the bucket must not be published unless an operator's override accepts the
-            problem; empty if there is no such problem.
-        unverified: Readable descriptions of checks that were not possible.
+        faults: Human-readable reasons why rows in `left_out` are invalid, for some of these rows.
+        unwritable: Why the bucket must not be published without an operator's override; empty if
+            there is no such problem.
+        unverified: Human-readable descriptions of checks that were not possible.
     """
 
     event_type: str
@@ -98,7 +99,7 @@ class WrittenHour:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DatumRun:
-    """Consecutive rows of one bucket that go into the same container file, ascending by id.
+    """Consecutive rows of one bucket with the same schema, sorted by event id.
 
     The encoded event of row i is `data[offsets[i]:offsets[i + 1]]`.
 
@@ -108,12 +109,12 @@ class DatumRun:
         late: Whether the rows are late events (events of earlier hours).
         schema_id: Schema id of all rows.
         data: Buffer with the encoded events.
-        offsets: Byte offsets into `data`; one element more than rows.
+        offsets: Byte offsets into `data`, one more than the number of rows.
         ids: Event ids, as an array of shape (rows, 16).
         digests: Digest of each row, which depends on its event id and range id.
         hours: Hour of event time of each row, in Unix seconds.
-        index_path: Path of the id index file that contains the ids of these rows. It is used to
-            find late duplicates.
+        index_path: Path of the id index file with the ids of these rows. It is used to find late
+            duplicates.
         index_row: Index of the first row's id in the id index file.
     """
 
@@ -150,17 +151,17 @@ class DatumRun:
 
 
 class ContainerSet(ExitStack):
-    """The Avro container files that one task is writing, one open file per bucket and schema.
+    """Writer of Avro container files, with one open file per bucket and schema.
 
-    Late events (events of earlier hours) have files of their own. Use an instance as a context
-    manager: if the block raises, files that were not finished are discarded.
+    Late events (events of earlier hours) are written to separate files. Use an instance as a
+    context manager. If the block raises an exception, unfinished files are discarded.
 
     Args:
-        storage: The storage.
-        folder: Folder of the new files.
-        schemas: Avro schemas as JSON by schema id.
-        target_bytes: Size at which a file is finished and the next one begins.
-        step_bytes: Bytes of datums that are written between two checks of a file's size.
+        storage: Storage to write to.
+        folder: Path of the folder for the files.
+        schemas: Avro schemas as JSON, by schema id.
+        target_bytes: Size in bytes at which a file is finished and a new one is created.
+        step_bytes: Bytes of encoded events that are written between two checks of the file size.
     """
 
     def __init__(
@@ -183,12 +184,12 @@ class ContainerSet(ExitStack):
         self._finished: list[WrittenFile] = []
 
     def write(self, run: DatumRun) -> None:
-        """Append rows to the open file for their bucket and schema, or create the file.
+        """Append rows to the file of their bucket and schema.
 
-        When a file reaches the target size, it is finished and a new one begins.
+        The file is created if necessary. When it reaches the target size, it is finished.
 
         Args:
-            run: The rows. Their ids must not be smaller than those already in that file.
+            run: The rows. Their ids must not be less than the ids that are already in the file.
         """
         key = (run.event_type, run.hour_s, run.late, run.schema_id)
         start, end = 0, len(run.ids)
@@ -210,11 +211,11 @@ class ContainerSet(ExitStack):
             start = until
 
     def finish(self) -> list[WrittenFile]:
-        """Finish all open files and read them back from storage.
+        """Finish all open files and verify them by reading them back from storage.
 
         Returns:
-            All files of this instance. A file that does not read back as written has a
-            `read_back_error`.
+            All files that this instance has written. If the content of a file differs from what was
+            written, its `read_back_error` is set.
         """
         while self._open:
             self._finished.append(self._open.popitem()[1].finish())
@@ -280,14 +281,14 @@ class _OpenContainer:
 def verify_written_file(storage: Storage, written: WrittenFile) -> str:
     """Read a container file back from storage and compare it with what was written.
 
-    Digest, size, number of records and the event type in the schema are compared.
+    The digest, the size, the number of records and the event type in the schema are compared.
 
     Args:
-        storage: The storage.
+        storage: Storage with the file.
         written: The file and its expected properties.
 
     Returns:
-        A readable description of the difference; empty if there is none.
+        A human-readable description of the difference; empty if there is none.
 
     Raises:
         StorageError: The file cannot be opened, for example because storage is unavailable.

@@ -33,19 +33,18 @@ def publish_indexes(
     written: Collection[WrittenHour],
     now_ms: int,
 ) -> None:
-    """Publish the index files of event ids that a publishing attempt has written.
+    """Publish the event id indexes of the buckets that a publishing attempt has published.
 
-    The indexes are moved to their final paths and recorded in the ledger, for those buckets only
-    that this attempt published. If storage fails, a warning is logged and the buckets have no
-    index; lookups of ids then read the buckets themselves.
+    The index files are moved to their final paths and recorded in the ledger. If storage fails, a
+    warning is logged and the buckets have no index. Lookups of event ids then read the buckets.
 
     Args:
-        storage: The storage.
+        storage: Storage with the index files.
         database: Database of the ledger.
-        lease: The closer's lease.
+        lease: Lease of the closer, the process that closes buckets.
         attempt: Id of the publishing attempt.
-        published: Manifests of the published buckets; those of other attempts are ignored.
-        written: The hours that the attempt wrote.
+        published: Manifests of the published buckets. Manifests of other attempts are ignored.
+        written: The buckets that the attempt wrote.
         now_ms: Current time in Unix milliseconds.
 
     Raises:
@@ -89,17 +88,17 @@ def clean_indexes(
     now_ms: int,
     files_max: int = 1000,
 ) -> int:
-    """Delete indexes of event ids that are too old, or exceed the total size.
+    """Delete event id indexes that exceed the maximum age or the maximum total size.
 
-    Files to which the ledger does not refer are deleted only after one day, because their rows may
-    not be written yet.
+    Files that the ledger (the ETL's state database) does not list are deleted after one day. Newer
+    ones are kept, because they may not be recorded in the ledger yet.
 
     Args:
-        storage: The storage.
+        storage: Storage with the index files.
         database: Database of the ledger.
-        lease: The closer's lease.
+        lease: Lease of the closer, the process that closes buckets.
         hours_max: Maximum age of an index in hours.
-        bytes_max: Maximum total size of indexes in bytes; the oldest are removed first.
+        bytes_max: Maximum total size of all indexes in bytes. The oldest are deleted first.
         now_ms: Current time in Unix milliseconds.
         files_max: Maximum number of files to delete in one call.
 

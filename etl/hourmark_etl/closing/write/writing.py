@@ -71,19 +71,17 @@ _WRITERS: Final = (
 
 
 class SealedHour(NamedTuple):
-    """An hourly bucket to be written, whose content is fixed in the ledger.
-
-    The ledger is the state database of the ETL.
+    """An hourly bucket to write, whose content is fixed in the ledger (the ETL's state database).
 
     Attributes:
         event_type: Event type of the bucket.
         hour: Hour of the bucket.
-        listed: The groups of staged rows that the bucket consists of, including late events (events
-            of earlier hours). A group contains the rows of one event type and hour in one staged
-            file, which holds copies of Kafka records.
-        leaves_out: Whether an operator's override permits leaving out rows that cannot be written.
-        gives_up: Whether an override permits skipping checks that need an unreadable closed bucket,
-            such as the search for late events that this bucket already contains.
+        listed: Groups of staged rows (events copied from Kafka) that belong to the bucket,
+            including late events (events of earlier hours). A group contains the rows of one event
+            type and hour in one staged file.
+        leaves_out: Whether an operator's override permits omitting rows that cannot be written.
+        gives_up: Whether an override permits skipping checks that require an unreadable closed
+            bucket, such as the search for duplicates of late events.
     """
 
     event_type: str
@@ -95,7 +93,7 @@ class SealedHour(NamedTuple):
 
     @property
     def late_hours_s(self) -> frozenset[int]:
-        """Return the earlier hours that the bucket's late events belong to.
+        """Return the hours of event time of the bucket's late events.
 
         Returns:
             Unix seconds at the start of each hour; empty if there are no late events.
@@ -119,7 +117,7 @@ class WriteLimits(NamedTuple):
 
 
 class WriteTask(NamedTuple):
-    """The rows that one write task writes, and the buckets in which it searches for duplicates.
+    """Input of a write task: the rows to write, and the buckets to search for duplicates.
 
     Attributes:
         units: The rows to write: rows of one or more buckets in one unit, or several units with
@@ -134,19 +132,20 @@ class WriteTask(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class WriteResult:
-    """The results of one or several write tasks.
+    """Results of one or more write tasks.
 
-    All mappings except `read` are keyed by event type and the bucket's hour (Unix seconds). Their
-    totals are given for each hour of event time (Unix seconds).
+    The keys of all mappings except `read` are pairs of event type and the bucket's hour (Unix
+    seconds). Totals are grouped by hour of event time (Unix seconds).
 
     Attributes:
         files: The files that were written.
-        read: Totals of the rows that were read, by group (the rows of one event type and hour in
-            one staged file).
+        read: Totals of the rows that were read, by group. A group contains the rows of one event
+            type and hour in one staged file.
         duplicates: Totals of duplicates, which were not written.
         left_out: Totals of invalid rows, which were not written.
-        faults: Readable reasons why rows are invalid, for some of the rows in `left_out`.
-        lookup_errors: Readable reason why closed buckets could not be searched for duplicates.
+        faults: Human-readable reasons why rows in `left_out` are invalid, for some of these rows.
+        lookup_errors: Human-readable reason why closed buckets could not be searched for
+            duplicates. Buckets without such an error are missing.
     """
 
     files: list[WrittenFile] = dataclasses.field(default_factory=list)
@@ -163,9 +162,7 @@ class WriteResult:
     lookup_errors: dict[tuple[str, int], str] = dataclasses.field(default_factory=dict)
 
     def add(self, other: WriteResult) -> None:
-        """Add the results of other tasks to this object.
-
-        This object is changed in place.
+        """Add the results of other tasks to this object, which is changed in place.
 
         Args:
             other: Results of tasks that wrote other rows.
@@ -194,24 +191,24 @@ def write_hours(
     folder: str,
     limits: WriteLimits,
 ) -> list[WrittenHour]:
-    """Write the Avro container files of hourly buckets into a new folder, without duplicate events.
+    """Write the Avro container files of hourly buckets to a new folder, without duplicate events.
 
-    Late events (events of earlier hours) are dropped if a closed bucket already contains them. The
-    error of a single bucket is not raised, but returned in its `publish_error` or `unwritable`.
-    After an exception the call can be repeated with another folder.
+    Late events (events of earlier hours) are dropped if a closed bucket already contains them. If a
+    single bucket cannot be published, no exception is raised; the reason is in `publish_error` or
+    `unwritable` of its result. After an exception, repeat the call with a different folder.
 
     Args:
         runner: Runs the write tasks.
         storage: Storage with staged files and buckets.
-        sealed: The hours to write. The late events of an hour must not belong to another of these
-            hours of the same type, because they are only compared with closed buckets.
-        closed_buckets: By type, the closed buckets that may already contain its late events.
-        schemas: Avro schemas as JSON by schema id.
+        sealed: The buckets to write. The late events of a bucket are only compared with closed
+            buckets. Therefore, they must not belong to the hour of another bucket in `sealed`.
+        closed_buckets: Closed buckets that may already contain the late events, by event type.
+        schemas: Avro schemas as JSON, by schema id.
         folder: Path of the new folder.
         limits: Size limits and number of parallel tasks.
 
     Returns:
-        The written files and totals of each hour, in the order of `sealed`.
+        The written files and totals of each bucket, in the order of `sealed`.
 
     Raises:
         Unreadable: A staged file is missing or damaged and must be staged again first.
@@ -284,19 +281,19 @@ def plan_tasks(
     closed_buckets: Mapping[str, Sequence[ClosedBucket]],
     limits: WriteLimits,
 ) -> list[WriteTask]:
-    """Divide the buckets to be written into tasks of limited size.
+    """Divide the buckets to write into tasks of limited size.
 
-    Small buckets share a task. A large bucket is split by event id over at most `limits.tasks`
+    Small buckets share a task. A large bucket is split by event id into at most `limits.tasks`
     tasks.
 
     Args:
-        sealed: The hours to write. The late events (events of earlier hours) of an hour must not
-            belong to another of these hours of the same type.
-        closed_buckets: By type, the closed buckets that may already contain its late events.
+        sealed: The buckets to write. Their late events (events of earlier hours) must not belong to
+            the hour of another bucket in `sealed` of the same type.
+        closed_buckets: Closed buckets that may already contain the late events, by event type.
         limits: Size limits and number of parallel tasks.
 
     Returns:
-        The tasks; empty if no hour has rows.
+        The tasks; empty if no bucket has rows.
     """
     hours = {(s.event_type, s.hour.start_s) for s in sealed}
     assert not any((s.event_type, late) in hours for s in sealed for late in s.late_hours_s), (
@@ -335,19 +332,19 @@ def write_task(
     folder: str,
     limits: WriteLimits,
 ) -> WriteResult:
-    """Write the container files of one task into a folder, and an index of their event ids.
+    """Write the container files of one task, and an index of their event ids.
 
-    Rows that closed buckets or other rows duplicate are dropped and counted.
+    Duplicates of other rows and of events in closed buckets are dropped and counted.
 
     Args:
         task: The rows to write.
-        storage: The storage.
-        schemas: Avro schemas as JSON by schema id.
-        folder: Path of the folder.
-        limits: Sizes and parallelism.
+        storage: Storage with staged files and closed buckets, to which the files are written.
+        schemas: Avro schemas as JSON, by schema id.
+        folder: Path of the folder for the files.
+        limits: Size limits and number of parallel tasks.
 
     Returns:
-        The written files, and totals of all rows that were read, dropped or left out.
+        The written files, and totals of the rows that were read, dropped or left out.
 
     Raises:
         Unreadable: A staged file is missing or damaged and must be staged again first.

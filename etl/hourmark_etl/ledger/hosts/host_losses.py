@@ -24,7 +24,7 @@ _SUM_MAX: Final = (1 << 63) - 1  # what markers and the ledger hold
 
 
 class HostLossRow(TypedDict):
-    """A row of the table `host_losses`: the data loss that one host report added for one source.
+    """A row of the table `host_losses`: an additional data loss that a host reported for a source.
 
     Attributes:
         host_id: Id of the host.
@@ -64,7 +64,7 @@ class HostLoss(NamedTuple):
 def compute_added_losses(
     report: Iterable[ReportedSource], previous: Mapping[str, ReportedSource]
 ) -> list[HostLossRow]:
-    """Compute by how much a host's reported losses have increased since its previous report.
+    """Compute the increase of a host's reported losses since its previous report.
 
     Args:
         report: The new report, one entry per source.
@@ -110,7 +110,7 @@ def put_losses(connection: Connection, new_losses: Sequence[HostLossRow]) -> Non
 
 
 def losses(database: Database) -> list[HostLoss]:
-    """Return all data losses in the ledger, of all hosts and sources.
+    """Return the data losses of all hosts and sources in the ledger.
 
     Args:
         database: The ledger (the ETL's state database).

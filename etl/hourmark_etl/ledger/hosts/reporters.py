@@ -72,12 +72,12 @@ def decode_report(report: HostReport, now_ms: int) -> tuple[ReportedSource, ...]
 
 
 def put_reports(connection: Connection, reports: Iterable[tuple[ReportedSource, ...]]) -> None:
-    """Store host reports in order; each replaces the previous report of its host.
+    """Store host reports in order, each replacing the previous report of its host.
 
     A source that is missing in a host's newest report is deleted, so buckets no longer wait for it.
-    Reports that arrive out of order are ignored. Reports that another host must have sent under
-    this host id are rejected with a warning in the log. The losses that a report adds are stored
-    too. The number of database calls does not depend on the number of reports.
+    Reports that arrive out of order are ignored. Reports that another host has sent under the same
+    host id are rejected, and a warning is logged. The losses that a report adds are stored too. The
+    number of database calls does not depend on the number of reports.
 
     Args:
         connection: The caller's transaction.
@@ -144,7 +144,7 @@ def is_outdated_report(report: ReportedSource, latest: ReportedSource) -> bool:
 
 
 def explain_foreign_report(report: ReportedSource, latest: ReportedSource) -> str:
-    """Return why a report was not sent by the host that it names; empty if it may have been.
+    """Explain why a report cannot come from the host that it names.
 
     A report is rejected in three cases, so that a client cannot report under the id of another live
     host:
@@ -160,7 +160,7 @@ def explain_foreign_report(report: ReportedSource, latest: ReportedSource) -> st
         latest: The latest stored report of the same host id, as the entry of any of its sources.
 
     Returns:
-        A readable reason; empty if the report is accepted.
+        A readable reason; an empty string if the report is accepted.
     """
     if latest.kind == "service" and report.kind != "service":
         return "this host id is a delivery service's, and the report is a tailer's"

@@ -24,11 +24,11 @@ FIRST_AUDIT: Final = (
 
 
 def check_sites(database: Database, lease: Lease, audits: Mapping[str, str]) -> None:
-    """Check that the configuration contains every site of the ledger, with the same first site.
+    """Check that the configuration contains every site of the ledger and has the same first site.
 
     A site is an edge cluster; the first site is the cluster in the setting `kafka.edge`. The check
-    prevents the removal of a site whose audit records are in the ledger, and the replacement of the
-    first site by another one.
+    prevents the removal of a site whose audit records are in the ledger. It also prevents a change
+    of the first site.
 
     Args:
         database: The ledger (the ETL's state database).

@@ -22,8 +22,7 @@ class DatabaseStatus:
 
     Attributes:
         settings: Values of the requested PostgreSQL settings by name; empty for SQLite.
-        answers: Whether each of the requested SQL conditions is true, by condition; empty for
-            SQLite.
+        answers: Maps each requested SQL condition to whether it is true; empty for SQLite.
         clock_ms: Current time of the PostgreSQL server, Unix milliseconds; None for SQLite.
         is_current: Whether the database contains a ledger with this software's schema version.
         is_ledger: Whether the database contains a ledger with any schema version.

@@ -77,13 +77,13 @@ def restore_copy(
             to abort.
 
     Returns:
-        The schema version of the restored copy; and the file path or schema name of the new copy of
-        the replaced content.
+        A pair: the schema version of the restored copy, and the file path or schema name of the new
+        copy of the replaced content.
 
     Raises:
-        Finding: The copy belongs to another ledger or is too new, or since it was made an hour was
-            closed or sealed (its content was fixed), or rules were changed. The message lists all
-            reasons.
+        Finding: The copy belongs to another ledger or is too new; or the ledger has changed since
+            the copy was made, in that an hour was closed or sealed (its content was fixed), or
+            rules were changed. The message lists all reasons.
         UsageError: There is no such copy.
         Unavailable: The database does not respond, or a copy cannot be made.
     """

@@ -22,7 +22,7 @@ from hourmark_etl.model import HourState
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FixedHours:
-    """The hours up to which an event type's buckets are closed, and up to which they are fixed.
+    """The boundaries of an event type's closed buckets and of its fixed buckets.
 
     The content of a bucket is fixed before the bucket is written and closed, so `fixed_to_s` is
     never before `closed_to_s`.
@@ -37,9 +37,9 @@ class FixedHours:
 
 
 def read_fixed_hours(database: Database, bucket_seconds: int) -> dict[str, FixedHours]:
-    """Return up to which hour buckets are closed, and up to which they are fixed, by event type.
+    """Return the first hour that is not closed, and the first that is not fixed, for each type.
 
-    A bucket is fixed if it accepts no more events.
+    An hour is fixed if its bucket accepts no more events.
 
     Args:
         database: The ledger (the ETL's state database).

@@ -1,1 +1,1 @@
-"""Staged files, the listings of closing rounds, and records that were set aside."""
+"""Staged files, the queries of closing rounds, and set-aside records."""

@@ -65,8 +65,8 @@ class ProofTotals:
 
     Staged events were copied from Kafka to files on storage. An audit record promises the events of
     one byte range: it states how many events a delivery service wrote. Equal totals prove that a
-    bucket is complete without reading its staged files. Totals are given by the hour of the events'
-    own time.
+    bucket is complete without reading its staged files. Totals are grouped by the hour of the event
+    timestamps.
 
     Attributes:
         listed: Totals of the staged rows that are assigned to the bucket, by hour in Unix seconds.
@@ -240,9 +240,12 @@ def find_counted_promises(
     """Return the groups of audit records that a proof of completeness must count for each bucket.
 
     An audit record promises events: it states how many events a delivery service wrote for a byte
-    range. It counts for a bucket if it is below `below_offsets` and promises events of the bucket's
-    hour, or if it promises events of an earlier hour and was not compared with an earlier bucket. A
-    group is returned if at least one of its records counts.
+    range. A record below `below_offsets` counts for a bucket in two cases:
+
+    - It promises events of the bucket's hour.
+    - It promises events of an earlier hour, and has not been compared with an earlier bucket.
+
+    A group is returned if at least one of its records counts.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -514,7 +517,7 @@ def find_file_differences(connection: Connection) -> list[FileDifference]:
 
 
 def read_groups_of_hour(database: Database, event_type: str, origin_s: int) -> list[StagedGroup]:
-    """Return the staged groups with events of one hour, assigned to a bucket or not.
+    """Return the staged groups with events of one hour, whether or not assigned to a bucket.
 
     A group contains the rows of one event type and hour in one staged file, which holds copies of
     Kafka records.
@@ -522,7 +525,7 @@ def read_groups_of_hour(database: Database, event_type: str, origin_s: int) -> l
     Args:
         database: The ledger (the ETL's state database).
         event_type: Name of the event type.
-        origin_s: Hour of the events' own time, Unix seconds.
+        origin_s: Hour of the event timestamps, Unix seconds.
 
     Returns:
         The groups; empty if no events of the hour were staged, or their files were deleted.
@@ -544,7 +547,7 @@ def read_groups_with_buckets(
     Args:
         database: The ledger (the ETL's state database).
         event_type: Name of the event type.
-        origin_s: Hour of the events' own time, Unix seconds.
+        origin_s: Hour of the event timestamps, Unix seconds.
 
     Returns:
         Pairs of a group and the hour of its bucket in Unix seconds. The hour is None if the group

@@ -1,9 +1,9 @@
-"""Records of event topics that cannot be in a bucket, the reason, and the bucket that counts them.
+"""Malformed records of event topics, with the reason and the bucket that counts them.
 
-No delivery service writes such records, so another program wrote them or their bytes changed. If a
-record was an acknowledged event, its hour waits for the event: setting a record aside never makes
-an hour `proved`. One row contains all records of one chunk of a partition with the same reason. The
-manifest of the next sealed bucket of the type counts them.
+These records cannot be stored in a bucket. A program other than a delivery service wrote them, or
+their bytes changed. If a record was an acknowledged event, its hour waits for the event: setting a
+record aside never makes an hour `proved`. One row contains all records of one chunk of a partition
+with the same reason. The manifest of the next sealed bucket of the type counts them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KEPT_MS: Final = 30 * 24 * 3_600_000  # after that, a row that a closed bucket c
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SetAsideRow:
-    """A ledger row for Kafka records that no bucket can contain, with the state of their review.
+    """A ledger row for Kafka records that no bucket can contain, with their review status.
 
     The ledger is the state database of the ETL.
 
@@ -180,7 +180,7 @@ def count_unreviewed_records(database: Database, event_type: str | None = None) 
 
     Args:
         database: The ledger (the ETL's state database).
-        event_type: The only event type to count; None counts all.
+        event_type: Name of the event type to count; None counts all types.
     """
     query = select(func.coalesce(func.sum(_TABLE.c.records), 0)).where(
         _TABLE.c.reviewed_at_ms.is_(None)
@@ -193,7 +193,7 @@ def count_unreviewed_records(database: Database, event_type: str | None = None) 
 def find_set_aside_offsets(
     database: Database, spans: Sequence[OffsetSpan]
 ) -> set[tuple[str, int, int]]:
-    """Return which records in the given offset ranges were set aside.
+    """Return the offsets of set-aside records in the given offset ranges.
 
     Set-aside records are Kafka records that no bucket can contain, such as malformed events.
 
@@ -202,7 +202,7 @@ def find_set_aside_offsets(
         spans: Offset ranges of the central cluster's partitions.
 
     Returns:
-        Tuples of topic, partition and offset; empty if none was set aside.
+        Tuples of topic, partition and offset; empty if no record was set aside.
 
     Raises:
         DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
@@ -230,7 +230,7 @@ def mark_reviewed(database: Database, event_type: str | None, now_ms: int) -> in
 
     Args:
         database: The ledger (the ETL's state database).
-        event_type: The only event type to mark; None marks all types.
+        event_type: Name of the event type to mark; None marks all types.
         now_ms: Current time, Unix milliseconds.
 
     Returns:

@@ -73,7 +73,7 @@ class UnneededFile:
 def find_closed_event_files(
     database: Database, after_id: int, closed_before_ms: int, limit: int
 ) -> tuple[list[UnneededFile], int]:
-    """Find staged event files all of whose rows are in buckets closed before a given time.
+    """Find staged event files whose rows are all in buckets closed before a given time.
 
     A staged file contains records that were copied from Kafka. The returned files are no longer
     needed and can be deleted. Each call examines the next `limit` files, so files that are still
@@ -82,8 +82,7 @@ def find_closed_event_files(
     Args:
         database: The ledger (the ETL's state database).
         after_id: Row id after which to continue; 0 for the first call.
-        closed_before_ms: Upper limit of the buckets' times of closing, Unix milliseconds,
-            exclusive.
+        closed_before_ms: Only buckets closed before this time are considered, Unix milliseconds.
         limit: Number of files to examine.
 
     Returns:
@@ -111,7 +110,7 @@ def find_closed_event_files(
 def find_settled_audit_files(
     database: Database, after_id: int, below_offsets: AuditOffsets, limit: int
 ) -> tuple[list[UnneededFile], int]:
-    """Find files whose audit records were all compared with closed buckets, to be deleted.
+    """Find files of audit records that are no longer needed and can be deleted.
 
     An audit record states how many events a delivery service wrote for a byte range of a log file.
     A file is returned if each of its audit records was compared with the events of a closed bucket
@@ -199,13 +198,13 @@ def _at_or_past(
 
 
 def read_oldest_open_hour_ms(database: Database) -> int:
-    """Return the start of the oldest hour for which any event type has no closed bucket yet.
+    """Return the start of the oldest open hour across all event types.
 
     Args:
         database: The ledger (the ETL's state database).
 
     Returns:
-        Unix milliseconds; 0 if the ledger has no event types.
+        Start of the hour, Unix milliseconds; 0 if the ledger has no event types.
     """
     return 1000 * (database.fetch(select(func.min(tables.frontiers.c.hour))).scalar() or 0)
 
@@ -213,7 +212,7 @@ def read_oldest_open_hour_ms(database: Database) -> int:
 def find_offsets_settled_before(
     database: Database, event_type: str, closed_before_ms: int
 ) -> AuditOffsets | None:
-    """Return up to which audit offsets a type's buckets had been checked at a given time.
+    """Return the audit offsets up to which a type's buckets had been checked at a given time.
 
     An audit offset is the offset of an audit record, which states how many events a delivery
     service wrote for a byte range. All audit records below the returned offsets were compared with
@@ -271,11 +270,12 @@ def delete_file_rows(database: Database, lease: Lease, files: Collection[Unneede
 
 
 def read_folders_and_epochs(database: Database) -> tuple[set[str], dict[str, int]]:
-    """Return the folders of all staged batches and the epochs of all leases, read at one time.
+    """Return the folders of all staged batches and the epochs of all leases.
 
     A batch is a set of Kafka records that were copied to files in one folder. The epoch of a lease
-    is a number that increases each time another process takes the lease over. Use both to find
-    folders on storage that no running consumer writes to and that the ledger does not refer to.
+    is a number that increases each time another process takes the lease over. Both are read in one
+    transaction. Use them to find folders on storage that no running consumer writes to and that the
+    ledger does not refer to.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -294,7 +294,7 @@ def read_folders_and_epochs(database: Database) -> tuple[set[str], dict[str, int
 
 @dataclasses.dataclass(frozen=True)
 class LedgerFile:
-    """A staged file as the ledger describes it, with its groups.
+    """The ledger's description of a staged file and its groups.
 
     The ledger is the state database of the ETL.
 
@@ -470,11 +470,12 @@ def remove_lost_file(
     gap: OffsetGap,
     override_text: str,
 ) -> None:
-    """Remove one event type's rows of a lost staged file from the ledger, as an override requests.
+    """Remove the rows of one event type in a lost staged file from the ledger.
 
-    A staged file contains records that were copied from Kafka. An override is an operator's order
-    to close a bucket although data is missing. Buckets of the type whose content is fixed and
-    contains such rows get the grade `forced`. The lost records are stored as an offset gap.
+    A staged file contains records that were copied from Kafka. Rows are removed because of an
+    override, which is an operator's order to close a bucket although data is missing. Buckets of
+    the type whose content is fixed and contains such rows get the grade `forced`. The lost records
+    are stored as an offset gap.
 
     Args:
         database: The ledger (the ETL's state database).

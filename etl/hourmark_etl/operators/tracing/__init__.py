@@ -1,4 +1,4 @@
-"""Finds out how far one line, event or record has come: `hourmark trace`.
+"""Finds the pipeline stage that a line, event or record has reached: `hourmark trace`.
 
 | module           | content                                                                   |
 |------------------|---------------------------------------------------------------------------|

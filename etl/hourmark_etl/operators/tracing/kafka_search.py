@@ -71,7 +71,7 @@ class _Spans(NamedTuple):
 
 
 class KafkaSearch:
-    """Searcher that finds the records of a traced event in the Kafka clusters of one site.
+    """Search for the records of a traced event in the Kafka clusters of one site.
 
     If a cluster does not respond or a record cannot be decoded, the methods do not raise an
     exception. They return a result whose `error` is set. A cluster that did not respond is not
@@ -230,7 +230,7 @@ class KafkaSearch:
             from_ms: Earliest time at which the record was written, Unix milliseconds.
             to_ms: Latest time at which the record was written, Unix milliseconds; None means the
                 current time.
-            partition: The only partition to read; None reads all partitions.
+            partition: Number of the partition to read; None reads all partitions.
 
         Returns:
             The search result. Its `value` is None if no record that was read matches.
@@ -462,7 +462,7 @@ def parse_events_topic(topic: str, alias: str | None) -> tuple[ClusterRole, str]
 def decode_envelope(event_type: str, datum: bytes) -> Event:
     """Decode the fields that every event type has in common, such as time, host and position.
 
-    These fields precede the fields of the type, so the schema of the type is not needed. Of a dead
+    These fields precede the fields of the type, so the schema of the type is not needed. For a dead
     letter, all fields are decoded.
 
     Args:

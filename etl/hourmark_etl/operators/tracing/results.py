@@ -1,6 +1,6 @@
 """The results of a trace, step by step, with the places that were searched.
 
-"Not found" means only as much as the places that were searched.
+An object that was not found may still exist in places that were not searched.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ class FoundStagedRow:
         range_id: Id of the byte range that contains the event.
         partition: Partition on the central cluster from which the event was staged.
         offset: Offset in this partition.
-        hour: Hour that contains the event's own time.
+        hour: Hour of the event's timestamp.
         listed: Hour of the bucket that will contain the event; None if the event is not assigned to
             a bucket yet.
     """
@@ -261,8 +261,8 @@ class TraceResults:
 
     Attributes:
         is_mirrored: Whether there is a mirror between an edge cluster and the central cluster.
-        begins_at: Byte offset at which the event begins that contains the requested position, if
-            the position is not the event's first byte; otherwise None.
+        begins_at: Byte offset of the start of the event that contains the requested position; None
+            if this start is unknown or is the requested position itself.
         tailer_reports: Latest reports of the tailer on the requested host, one for each log source.
         event_type: Name of the event type; None if unknown.
         event_id: Id of the event; None if unknown.

@@ -51,7 +51,7 @@ _PLACE: Final = ("event_id", "range_id", "partition", "offset")
 
 
 class StorageSearch:
-    """Searcher that finds a traced event in the ledger, in staged files and in closed buckets.
+    """Search for a traced event in the ledger, in staged files and in closed buckets.
 
     Staged files contain events that were read from Kafka. The ledger, which is the state database
     of the ETL, is opened at its first use. If a server does not respond, the methods do not raise
@@ -175,7 +175,7 @@ class StorageSearch:
 
         Args:
             event_type: Type of the event.
-            hour: Hour that contains the event's own time.
+            hour: Hour of the event's timestamp.
             criterion: Id of the event, or its position in a byte range.
 
         Returns:
@@ -209,13 +209,13 @@ class StorageSearch:
     ) -> SearchResult[FoundBucketRecord]:
         """Search closed buckets for the record of an event.
 
-        The method searches the bucket of the event's own hour, and later buckets that contain late
+        The method searches the bucket of the event's hour, and later buckets that contain late
         events of this hour. If the ledger (the ETL's state database) is not available, only the
         former is searched.
 
         Args:
             event_type: Type of the event.
-            hour: Hour that contains the event's own time.
+            hour: Hour of the event's timestamp.
             criterion: Id of the event, or its position in a file.
 
         Returns:

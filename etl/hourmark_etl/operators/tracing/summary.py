@@ -1,4 +1,4 @@
-"""Summarizes a trace: how far the event has come, and what each step found. Pure.
+"""Summarizes a trace: the stage that the event has reached, and the result of each step.
 
 A step has the state `no` only if it searched everything that may contain the event; otherwise it
 has the state `not_found`, with the places that were searched. The verdict is `lost` only if a stage

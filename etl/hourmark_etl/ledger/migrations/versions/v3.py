@@ -1,4 +1,4 @@
-"""Losses of hosts: by how much each report added to them, and those that nobody can measure."""
+"""Data losses of hosts: the increase that each report states, and losses of unknown size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sources whose senders cannot be asked again."""
+"""Sources whose senders cannot send data again."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Several sites: whose audit topic a promise is from, and how far promises are settled at further
-sites.
+"""Several sites: the site of each group of audit records, and the settled audit offsets of the
+sites other than the first.
 """
 
 from __future__ import annotations

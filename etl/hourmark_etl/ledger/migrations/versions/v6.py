@@ -1,6 +1,4 @@
-"""Leader epochs, checksums of values, records that were set aside, partitions that cannot be read,
-packed buckets.
-"""
+"""Leader epochs, checksums of values, set-aside records, unreadable partitions, packed buckets."""
 
 from __future__ import annotations
 
