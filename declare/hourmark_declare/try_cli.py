@@ -14,6 +14,7 @@ from typing import BinaryIO, Final
 import click
 
 from hourmark.clock import SystemClock
+from hourmark.config.groups import TailedSource
 from hourmark.config.loading import Config, config_option
 from hourmark.errors import UsageError
 from hourmark.printing import json_option
@@ -45,7 +46,8 @@ _LINES_MAX: Final = 10_000
     help="Time of reading for old samples, e.g. 2026-11-21T05:00:00Z. Default: now.",
 )
 @click.option(
-    "--zone", default="UTC", show_default=True, help="Time zone of the host, for times without one."
+    "--zone",
+    help="Time zone of times without one. Default: that of the source in [[tailer.sources]], or UTC.",
 )
 @click.option(
     "--limit",
@@ -63,15 +65,16 @@ def try_(
     source: str | None,
     event_type: str | None,
     observed_at: str | None,
-    zone: str,
+    zone: str | None,
     limit: int,
     folder: Path | None,
     as_json: bool,
 ) -> None:
     """Show the events and dead letters that sample lines would become. No server is needed.
 
-    Parses each line as the delivery service does. Exits with code 1 if any line would become a dead
-    letter.
+    Parses each line as the delivery service does. If the configuration reads the source
+    (`[[tailer.sources]]`), its `record_start`, `format` and `zone` apply. Exits with code 1 if any
+    line would become a dead letter.
 
     \b
     Examples:
@@ -80,15 +83,22 @@ def try_(
     """
 
     declared = load_declarations(folder or config.types.dir)
-    context = ReadContext(
-        observed_at_ms=_observed_at_ms(observed_at),
-        zone=validate_zone(zone),
-        host=socket.gethostname(),
-    )
     lines = itertools.islice(_lines(file), limit)
     wanted = select_source(declared, source, event_type)
+    tailed = next(
+        (one for one in config.tailer.sources if one.name == wanted.name),
+        TailedSource(name=wanted.name),
+    )
+    context = ReadContext(
+        observed_at_ms=_observed_at_ms(observed_at),
+        zone=validate_zone(zone or tailed.zone),
+        host=socket.gethostname(),
+        record_start=tailed.record_start or "",
+        format="cri" if tailed.format == "cri" else "",
+    )
     trial = LineTrial.from_declarations(declared._replace(sources=[wanted]))
-    if _show(trial.parse_lines(wanted.name, lines, context), as_json=as_json):
+    parse = trial.parse_records if context.record_start or context.format else trial.parse_lines
+    if _show(parse(wanted.name, lines, context), as_json=as_json):
         raise SystemExit(1)
 
 

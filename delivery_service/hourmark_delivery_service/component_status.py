@@ -56,16 +56,22 @@ def service(config: Config, now_ms: int) -> ComponentStatus:
         - `RUNNING` if the endpoint responds, even if the service is not ready. The detail lists its
           warnings, or the reasons why it is not ready. Each of them is a problem.
         - `RUNNING` if the service's process started on this machine in the last 20 seconds
-        - `SILENT` if the process runs on this machine, started earlier, and does not respond
+        - `SILENT` if the process runs on this machine, started earlier, and does not respond, or if
+          it has ended without a final report
         - otherwise the state according to the host reports, or `NOT_RUNNING` if Kafka does not
           respond either
     """
     address, opener = _address(config.service), _opener(config.service.tls)
     folder = StateFolder(config.service.state_dir, "service")
     pid = folder.holder()
-    others = _heard_of(config, "service", now_ms, ComponentState.NOT_RUNNING)
+    host_id, reports = _host_id(folder), list[HostReport]()
+    try:
+        reports = _latest_reports(config)
+        others = status_from_reports([r for r in reports if r.kind == "service"], now_ms)
+    except Unavailable as error:
+        others = ComponentStatus(ComponentState.NOT_RUNNING, str(error))
     # Other instances than this one, which answers for itself.
-    problems = tuple(p for p in others.problems if p.key != f"host:{_host_id(folder)}")
+    problems = tuple(p for p in others.problems if p.key != f"host:{host_id}")
     try:
         with opener.open(f"{address}/readyz", timeout=_ANSWER_S) as answer:
             warnings = _told(answer, "warnings")
@@ -89,8 +95,11 @@ def service(config: Config, now_ms: int) -> ComponentStatus:
     except OSError:
         pass
     told = f"does not answer at {address}; {others.detail}"
-    if pid is None:  # the problems include its own last report
-        return dataclasses.replace(others, detail=told)
+    if pid is None:
+        if not any(r.host_id == host_id and not r.goodbye for r in reports):
+            return dataclasses.replace(others, detail=told)
+        ended = (_ended(address), *problems)
+        return dataclasses.replace(others, state=ComponentState.SILENT, detail=told, problems=ended)
     since_ms = folder.locked_at_ms()
     if since_ms is not None and now_ms - since_ms < _STARTS_S * 1000:
         detail = f"starting, or hanging since its start; {told}"
@@ -124,6 +133,15 @@ def _not_ready(address: str, reasons: str) -> Problem:
         f"it answers and is not ready: {reasons}",
         "remove the reason it names, servers first; it becomes ready by itself. "
         "`hourmark doctor --only kafka` examines brokers and topics",
+    )
+
+
+def _ended(address: str) -> Problem:
+    return _unavailable(
+        address,
+        "it does not answer, its process has ended, and it sent no final report: it was killed or "
+        "failed",
+        "start it again: `hourmark serve`; the end of its log has the reason, unless it was killed",
     )
 
 
@@ -161,7 +179,10 @@ def tailers(config: Config, now_ms: int) -> ComponentStatus:
         Otherwise the result of `status_from_reports`.
     """
     pid = StateFolder(config.tailer.state_dir, "tailer").holder()
-    known = _heard_of(config, "tailer", now_ms, ComponentState.UNKNOWN)
+    try:
+        known = tailers_from_reports(_latest_reports(config), now_ms)
+    except Unavailable as error:
+        known = ComponentStatus(ComponentState.UNKNOWN, str(error))
     # Hours are closed without a tailer that is silent past the deadline.
     awaited_s = config.etl.deadline_seconds + config.parsing.bucket_seconds
     problems = tuple(
@@ -172,21 +193,53 @@ def tailers(config: Config, now_ms: int) -> ComponentStatus:
     )
 
 
-def _heard_of(config: Config, kind: str, now_ms: int, otherwise: ComponentState) -> ComponentStatus:
-    # A broker that hangs would delay the answer by 15 s, after that of the service is known.
-    found = call_all({kind: lambda: _reported(config, kind, now_ms, otherwise)}, _REPORTS_S)
-    late = f"the edge cluster did not answer within {_REPORTS_S:g} s"
-    return found.get(kind) or ComponentStatus(otherwise, late)
+def _latest_reports(config: Config) -> list[HostReport]:
+    # Raises Unavailable. A broker that hangs would delay the answer by 15 s, after that of the
+    # service is known.
+    found = call_all({"reports": lambda: _read_reports(config)}, _REPORTS_S)
+    late = Unavailable(f"the edge cluster did not answer within {_REPORTS_S:g} s")
+    answer = found.get("reports", late)
+    if isinstance(answer, Unavailable):
+        raise answer
+    return answer
 
 
-def _reported(config: Config, kind: str, now_ms: int, otherwise: ComponentState) -> ComponentStatus:
+def _read_reports(config: Config) -> list[HostReport] | Unavailable:
     try:
         check_listening(config.kafka.edge, "edge")
-        return status_from_reports(
-            [r for r in recent_reports(config.kafka.edge).values() if r.kind == kind], now_ms
-        )
-    except Unavailable as error:
-        return ComponentStatus(otherwise, str(error))
+        return [*recent_reports(config.kafka.edge).values()]
+    except Unavailable as error:  # the thread that reads them would print it
+        return error
+
+
+def tailers_from_reports(reports: Collection[HostReport], now_ms: int) -> ComponentStatus:
+    """Return the combined status of the tailers from the latest host reports of all components.
+
+    Delivery services store the reports of tailers in Kafka. If no service is alive, a tailer is not
+    to blame for its silence: its status is then that at the time of the services' last report.
+
+    Args:
+        reports: The latest report of each tailer and each delivery service.
+        now_ms: Current time in Unix milliseconds.
+
+    Returns:
+        The result of `status_from_reports` for the tailers. If no service is alive, the state
+        `UNKNOWN` replaces `RUNNING`.
+    """
+    own = [r for r in reports if r.kind == "tailer"]
+    stored_ms = max(
+        (r.received_at_ms for r in reports if r.kind == "service" and not r.goodbye), default=now_ms
+    )
+    if now_ms - stored_ms <= FRESH_MS:
+        return status_from_reports(own, now_ms)
+    then = status_from_reports(own, stored_ms)
+    unknown = then.state is ComponentState.RUNNING
+    return dataclasses.replace(
+        then,
+        state=ComponentState.UNKNOWN if unknown else then.state,
+        detail=f"no delivery service has stored their reports for {format_age(stored_ms, now_ms)}; "
+        f"before: {then.detail}",
+    )
 
 
 def status_from_reports(reports: Collection[HostReport], now_ms: int) -> ComponentStatus:

@@ -30,6 +30,12 @@ SERVERS: Final[Mapping[str, str]] = {
 }
 
 
+LEAVE_SAFE_MODE: Final = (
+    "see that its DataNodes run; if they do and it stays in safe mode: `hdfs dfsadmin -safemode "
+    "leave` (docs/runbooks/hdfs-down.md)"
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerStatus:
     """The health of one server that Hourmark uses, such as a Kafka broker.

@@ -6,7 +6,8 @@ docs/configuration.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import fnmatch
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -361,6 +362,26 @@ class TailedSource(FrozenModel):
     """constant values for every event, such as `{ team = "pay" }`: they fill the type's fields of
     these names where the record has no value
     """
+
+
+def find_tailed_source(sources: Iterable[Mapping[str, Any]], file: Path) -> str | None:
+    """Find the tailer source that reads a file.
+
+    Args:
+        sources: Tables of `[[tailer.sources]]`, as read from TOML.
+        file: Absolute path of the file.
+
+    Returns:
+        Name of the first source with a pattern in `paths` that matches; None if there is none.
+    """
+    return next(
+        (
+            str(source["name"])
+            for source in sources
+            if any(fnmatch.fnmatch(str(file), path) for path in source.get("paths", []))
+        ),
+        None,
+    )
 
 
 class TailerTls(FrozenModel):

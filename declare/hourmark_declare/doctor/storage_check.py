@@ -41,6 +41,8 @@ def check_storage(config: Config) -> Iterator[DoctorCheckResult]:
         StorageError: The storage does not answer.
     """
     storage = open_storage(config.storage)
+    is_hdfs = config.storage.root.startswith("hdfs://")
+    bean = _namenode_info(config.storage.webhdfs) if is_hdfs else None
     try:
         entries = storage.list("")
         names = [entry.name for entry in entries if not entry.name.startswith(FOLDER)]
@@ -52,14 +54,17 @@ def check_storage(config: Config) -> Iterator[DoctorCheckResult]:
                 "what it must refuse",
                 f"the root is the user {others}'s: ask as that one, whose files must lie there",
             )
+        elif bean is not None and bean.get("Safemode"):
+            yield skipped_result(
+                CHECK, "storage.root", "nothing can be written while the NameNode is in safe mode"
+            )
         else:
             yield from probe_storage(storage)
     except NotFound:  # the first writer creates and owns it
         yield passed_result(
             CHECK, "storage.root", f"it answers; nothing was written yet at {config.storage.root}"
         )
-    if config.storage.root.startswith("hdfs://"):
-        bean = _namenode_info(config.storage.webhdfs)
+    if is_hdfs:
         if bean is None:
             yield skipped_result(
                 CHECK, "NameNode", "storage.webhdfs has no /jmx that can be read: is it a gateway?"

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from hourmark.commands.server_status import LEAVE_SAFE_MODE
 from hourmark_declare.doctor.check_result import DoctorCheckResult, finding_result, passed_result
 
 CHECK: Final = "storage"
@@ -28,8 +29,7 @@ def evaluate_namenode(bean: Mapping[str, Any], replication: int) -> Iterator[Doc
             CHECK,
             "NameNode",
             "it is in safe mode: nothing can be written",
-            "check that its datanodes run; if it does not leave safe mode: hdfs "
-            "dfsadmin -safemode get",
+            LEAVE_SAFE_MODE,
         )
     if missing := int(bean.get("NumberOfMissingBlocks", 0)):
         yield finding_result(

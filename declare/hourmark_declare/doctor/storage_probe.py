@@ -66,8 +66,8 @@ def _probe(storage: Storage, folder: str) -> Iterator[DoctorCheckResult]:
         yield finding_result(
             CHECK,
             _SUBJECT,
-            f"nothing can be written: {error}",
-            "give the user of the ETL the right to write there, and room",
+            f"nothing can be written: {error.what} ({error.url})",
+            error.next_step,
         )
     else:
         wrong = list(_accepted_overwrites(storage, folder))

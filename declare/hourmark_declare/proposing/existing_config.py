@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import re
 import tomllib
 from collections.abc import Iterable, Sequence
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from hourmark.config.groups import EventTimeLimits
+from hourmark.config.groups import EventTimeLimits, find_tailed_source
 from hourmark.errors import UsageError
 from hourmark.records.hours import Hour
 from hourmark_declare.proposing.config_files import (
@@ -133,15 +132,12 @@ class ExistingConfig:
                 The message names the file and the source.
         """
         for file in files:
-            for source in self._followed:
-                if any(fnmatch.fnmatch(str(file), path) for path in source.get("paths", [])):
-                    raise UsageError(
-                        f"{file} is followed already, as source {source['name']} of "
-                        f"{self.folder / SETTINGS}; `hourmark run` "
-                        f"continues with it. To start over, remove {self.folder}, and what the "
-                        "local stack holds by "
-                        "`hourmark purge --yes`"
-                    )
+            if source := find_tailed_source(self._followed, file):
+                raise UsageError(
+                    f"{file} is followed already, as source {source} of {self.folder / SETTINGS}; "
+                    f"`hourmark run` continues with it. To start over, remove {self.folder}, and "
+                    "what the local stack holds by `hourmark purge --yes`"
+                )
 
     @property
     def _followed(self) -> list[dict[str, Any]]:

@@ -24,9 +24,9 @@ from hourmark_etl.ledger.overrides import Blocker, Override
 from hourmark_etl.model import ClosingPhase, Frontier, HourState, ReportedSource
 
 SILENT_SECONDS: Final = 60.0  # a source reports every few seconds
-STALE_SECONDS: Final = (
-    120.0  # some source always reports, so without a newer report nothing is being staged
-)
+# Some source always reports, so without a newer report nothing is being staged. A report is read
+# seconds after it was sent; a mirror and a large batch delay it further.
+STALE_SECONDS: Final = 30.0
 REASONS_SHOWN: Final = 20
 
 _DO_MIRROR: Final = (
@@ -439,12 +439,16 @@ def _reasons(facts: HourFacts, f: Frontier) -> Iterator[Reason]:
         yield Reason(
             "the newest report in the ledger is "
             f"{format_duration((facts.now_ms - heard_ms) / 1000)} old: what follows may be, too",
-            "see that services run, that the mirror copies (`hourmark mirror lag`), and in the "
-            "log of `hourmark etl run` that "
-            "batches are staged",
+            "see in `hourmark status` that services, storage and Kafka work, that the mirror copies "
+            "(`hourmark mirror lag`), and in the log of `hourmark etl run` that batches are staged",
             heard_ms,
         )
-    behind = list(_behind(facts, f)) if f.state is HourState.OPEN else []
+    unread = ""
+    if silent:
+        unread = "start the driver, and run the command again: later reports have not been read yet"
+    elif stale:
+        unread = "resolve the reason above: later reports have not been read yet"
+    behind = list(_behind(facts, f, unread)) if f.state is HourState.OPEN else []
     yield from behind
     wait = facts.blocker if facts.blocker is not None and facts.blocker.hour == f.hour else None
     if wait is not None:
@@ -481,7 +485,8 @@ def _ordered(override: Override, f: Frontier) -> Reason:
     )
 
 
-def _behind(facts: HourFacts, f: Frontier) -> Iterator[Reason]:
+def _behind(facts: HourFacts, f: Frontier, unread: str) -> Iterator[Reason]:
+    # `unread`: the next step if reports may exist that were not read; otherwise empty.
     reports = LatestReports(facts.reporters)
     if missing := describe_missing_service(reports):
         if (
@@ -495,10 +500,10 @@ def _behind(facts: HourFacts, f: Frontier) -> Iterator[Reason]:
         for r in group:
             if (r.caught_up_at_ms or 0) >= f.hour.end_ms:
                 break
-            yield _source(r, f, facts)
+            yield _source(r, f, facts, unread)
 
 
-def _source(r: ReportedSource, f: Frontier, facts: HourFacts) -> Reason:
+def _source(r: ReportedSource, f: Frontier, facts: HourFacts, unread: str) -> Reason:
     silent = facts.missing_driver
     known_ms = (
         facts.driver_heartbeat_ms
@@ -516,8 +521,8 @@ def _source(r: ReportedSource, f: Frontier, facts: HourFacts) -> Reason:
     pending = f", {format_count(r.pending_bytes, 'byte')} pending" if r.pending_bytes else ""
     age = f"was {format_duration(age_s)} old then" if silent else f"is {format_duration(age_s)} old"
     what = f"{r.name} ({r.host_id}) {caught_up}; its last report {age}{pending}"
-    if silent:
-        do = "start the driver, and run the command again: later reports have not been read yet"
+    if unread:
+        do = unread
     elif age_s <= SILENT_SECONDS and r.kind == "service":
         do = (
             "it reports, but a request has been under way since then: see its log and the "

@@ -24,6 +24,7 @@ from hourmark.config.loading import Config
 from hourmark.errors import HourmarkError
 from hourmark.printing import name_some
 from hourmark.records.host_reports import CLOCKS_APART_MS_MAX, CLOCKS_APART_MS_REPORTED
+from hourmark.rules.event_types import DEAD_LETTERS
 from hourmark_etl.closing.cut.readiness import SILENT_MS
 from hourmark_etl.humanize import format_count, format_iso
 from hourmark_etl.ledger.database import Database
@@ -49,6 +50,8 @@ FAULT_MS: Final = 20_000  # a phase that is no regular step may last so long wit
 OVERDUE_MS: Final = 300_000  # since the end of an hour that waits for a regular step
 UNEXPLAINED_MS: Final = 1_800_000  # the same without a known cause, as the alarm in docs/metrics.md
 BEHIND_MS: Final = 300_000  # a host reports, and has delivered nothing for so long
+_RECENT_MS: Final = 2 * 3_600_000  # dead letters in buckets that ended earlier are not counted
+_NEWEST_BUCKETS: Final = 15
 _NO_DRIVER: Final = "no driver"
 _NO_REPORTS: Final = "no reports"
 
@@ -73,6 +76,8 @@ class LedgerFacts:
         unreadable: Names of the Kafka topic-partitions that cannot be read.
         progressing: Event types that work through a backlog, so that an overdue hour without a
             blocker is not reported; empty if there is no backlog.
+        dead_letters: Number of dead letters (lines that could not be parsed) in the newest closed
+            buckets, of at most an hour.
     """
 
     now_ms: int
@@ -84,6 +89,7 @@ class LedgerFacts:
     set_aside: int = 0
     unreadable: tuple[str, ...] = ()
     progressing: frozenset[str] = frozenset()
+    dead_letters: int = 0
 
     @property
     def missing_driver(self) -> str | None:
@@ -128,11 +134,30 @@ def _read_facts(database: Database, config: Config, now_ms: int) -> LedgerFacts:
         set_aside=count_unreviewed_records(database),
         unreadable=tuple(sorted(map(str, read_errors(database)))),
     )
+    facts = dataclasses.replace(facts, dead_letters=_count_dead_letters(database, facts))
     stuck = min((f for f in facts.frontiers if _is_unexplained(facts, f)), key=_age, default=None)
     if stuck is None or not _closed_lately(database, stuck, now_ms):
         return facts
     # A backlog is closed hour by hour; the oldest type stands for the others.
     return dataclasses.replace(facts, progressing=frozenset(f.event_type for f in facts.frontiers))
+
+
+def _count_dead_letters(database: Database, facts: LedgerFacts) -> int:
+    # A few buckets of one type: the cost does not depend on the number of closed buckets.
+    found = [f for f in facts.frontiers if f.event_type == DEAD_LETTERS.name]
+    if not found or found[0].state is HourState.DAMAGED:
+        return 0
+    count, hour = 0, found[0].hour
+    for _ in range(min(_NEWEST_BUCKETS, 3600 // hour.length_s)):
+        hour = later_hour(hour, -1)
+        try:
+            manifest = read_closed_manifest(database, DEAD_LETTERS.name, hour)
+        except HourmarkError:  # `hourmark ledger check` reports it
+            break
+        if manifest is None or facts.now_ms - hour.end_ms > _RECENT_MS:
+            break
+        count += manifest.events
+    return count
 
 
 def _closed_lately(database: Database, f: Frontier, now_ms: int) -> bool:
@@ -152,6 +177,11 @@ def _summary(facts: LedgerFacts) -> str:
         if f.state is not HourState.DAMAGED and f.hour.end_ms <= facts.now_ms
     ]
     text = format_count(len(facts.frontiers), "event type")
+    if facts.dead_letters:
+        text += (
+            f"; {format_count(facts.dead_letters, 'dead letter')} in the newest closed buckets: "
+            "`hourmark dead-letters ls`"
+        )
     if not ended:
         return f"{text}; every hour that has ended is closed" if facts.frontiers else text
     oldest = min(ended, key=_age)

@@ -89,7 +89,8 @@ class SafeMode(StorageError):
     """
 
     next_step = (
-        "wait until the NameNode leaves safe mode (hdfs dfsadmin -safemode get), then try again"
+        "wait until the NameNode leaves safe mode, or end it (hdfs dfsadmin -safemode leave), then "
+        "try again"
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from hourmark.commands.server_status import ServerStatus
+from hourmark.commands.server_status import LEAVE_SAFE_MODE, ServerStatus
 from hourmark.config.loading import Config
 from hourmark.printing import name_some
 from hourmark_etl.storage.namenode import read_namenode_info
@@ -70,7 +70,7 @@ def evaluate_namenode_info(address: str, info: Mapping[str, Any]) -> ServerStatu
             "namenode",
             address,
             "in safe mode: nothing can be written",
-            "see that its DataNodes run; `hdfs dfsadmin -safemode get` shows whether it leaves it",
+            LEAVE_SAFE_MODE,
         )
     if missing := int(info.get("NumberOfMissingBlocks", 0)):
         return _unhealthy(

@@ -6,13 +6,15 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from hourmark.clock import SystemClock
+from hourmark.config.groups import find_tailed_source
 from hourmark.config.loading import stack_config_file, stack_state_dir
 from hourmark.errors import UsageError
 from hourmark.printing import json_option, launcher_command, print_json
@@ -118,6 +120,9 @@ def _propose_configuration(
         )
     written = _FOLDER / "hourmark.toml"
     before = written.read_bytes() if written.exists() else b""
+    logs = find_new_logs(logs, before.decode(), print_progress)
+    if not logs:
+        return written
     is_new = not before and not stack_config_file().exists()
     options = init_options(once=once, is_new=is_new, yes=yes)
     command = [sys.executable, "-m", "hourmark", "init", *map(str, logs), *options]
@@ -125,6 +130,30 @@ def _propose_configuration(
     if done.returncode != 0 or not written.exists() or written.read_bytes() == before:
         sys.exit(done.returncode or 1)  # `hourmark init` printed the reason, or the user declined
     return written
+
+
+def find_new_logs(
+    logs: Iterable[Path], settings: str, report: Callable[[str], None]
+) -> tuple[Path, ...]:
+    """Return the log files that a configuration does not read yet.
+
+    Args:
+        logs: Paths of log files.
+        settings: Text of the configuration file; empty if there is none.
+        report: Called with a message for each of the other files, which names its source.
+    """
+    try:
+        sources = tomllib.loads(settings).get("tailer", {}).get("sources", [])
+    except tomllib.TOMLDecodeError:  # `hourmark init` reports it
+        return tuple(logs)
+    new = []
+    for log in logs:
+        source = find_tailed_source(sources, log.absolute())
+        if source is None:
+            new.append(log)
+        else:
+            report(f"{log} is read already, as source {source}: only new lines are delivered")
+    return tuple(new)
 
 
 def _print_outcome(outcome: RunOutcome, *, as_json: bool) -> None:
@@ -186,6 +215,8 @@ def describe_outcome(outcome: RunOutcome) -> Iterator[str]:
             f", or in the bucket {outcome.open_hour}, which is still open: the next "
             "`hourmark run --once` after its end closes it"
         )
+    if outcome.buckets and not outcome.tailed["dead_letter_reasons"]:
+        yield "no line of this run became a dead letter"
     yield f"after {outcome.seconds:.0f} s every line is {where}; to see the content:"
     configured = ("--config", str(outcome.config))
     event_buckets = [row for row in outcome.buckets if row["type"] != DEAD_LETTERS.name]

@@ -458,6 +458,7 @@ class LocalStack:
             healthy=health.ok,
             detail=health.detail,
             log=str(server.log),
+            do=health.do,
         )
 
     def write_settings(self, programs: Programs) -> None:

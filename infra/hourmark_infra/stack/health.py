@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import httpx
 
 from hourmark.commands.kafka_servers import broker_metadata
+from hourmark.commands.server_status import LEAVE_SAFE_MODE
 from hourmark.config.groups import KafkaCluster
 from hourmark.errors import Unavailable
 from hourmark_infra.stack.registry import CONFLUENT_PATH
@@ -31,10 +32,12 @@ class Health(NamedTuple):
     Attributes:
         ok: Whether the server is healthy.
         detail: Text with information from the server, or with the reason why it is not healthy.
+        do: What the operator should do next, if that is known from the check; otherwise empty.
     """
 
     ok: bool
     detail: str
+    do: str = ""
 
 
 def check_broker(address: str, node: int, brokers: int = 1) -> Health:
@@ -82,9 +85,13 @@ def check_namenode(address: str) -> Health:
     except _NoUsableResponse as error:
         return Health(False, str(error))
     if bean.get("Safemode"):
-        return Health(False, "in safe mode")
+        return Health(False, "in safe mode: nothing can be written", LEAVE_SAFE_MODE)
     live = len(json.loads(bean.get("LiveNodes", "{}")))
-    return Health(live > 0, f"{live} live datanode{'' if live == 1 else 's'}")
+    return Health(
+        live > 0,
+        f"{live} live datanode{'' if live == 1 else 's'}",
+        "" if live else "see that DataNodes run (docs/runbooks/datanode-down.md)",
+    )
 
 
 def check_datanode(address: str, namenode: str) -> Health:
@@ -102,9 +109,16 @@ def check_datanode(address: str, namenode: str) -> Health:
     """
     try:
         uptime_seconds = _get_bean(address, "java.lang:type=Runtime")["Uptime"] / 1000
-        bean = _get_bean(namenode, "Hadoop:service=NameNode,name=NameNodeInfo")
     except _NoUsableResponse as error:
         return Health(False, str(error))
+    try:
+        bean = _get_bean(namenode, "Hadoop:service=NameNode,name=NameNodeInfo")
+    except _NoUsableResponse as error:
+        return Health(
+            False,
+            f"it runs, but its NameNode cannot be asked for it: {error}",
+            "resolve the problem of the NameNode first",
+        )
     nodes = json.loads(bean.get("LiveNodes", "{}")).values()
     known_as = _with_ip_address(address)
     silent_seconds = min(

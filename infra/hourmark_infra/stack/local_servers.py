@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime as dt
 from pathlib import Path
 
 from hourmark.commands.server_status import ServerStatus
@@ -35,13 +36,14 @@ def local_servers(config: Config | None) -> list[ServerStatus] | None:
 
 
 def _with_next_step(server: ServerStatus) -> ServerStatus:
-    if server.healthy:
+    if server.healthy or server.do:
         return server
     if server.pid is not None:
         do = f"see its log {server.log}; if it hangs, end process {server.pid}, then `hourmark up`"
         return dataclasses.replace(server, do=do)
-    since_ms = None
-    with contextlib.suppress(OSError):  # a server that ran wrote to its log until it ended
-        since_ms = Path(server.log).stat().st_mtime_ns // 1_000_000
+    logged = ""
+    with contextlib.suppress(OSError):
+        last = dt.datetime.fromtimestamp(Path(server.log).stat().st_mtime, dt.UTC)
+        logged = f"; the last entry of its log is of {last:%Y-%m-%d %H:%M:%S}Z"
     do = f"`hourmark up` starts it; its log: {server.log}"
-    return dataclasses.replace(server, do=do, since_ms=since_ms)
+    return dataclasses.replace(server, detail=f"{server.detail}{logged}", do=do)

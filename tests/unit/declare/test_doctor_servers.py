@@ -221,19 +221,24 @@ class Gateway(NameNode):
 
 
 @pytest.mark.parametrize(
-    ("server", "last"), [(NameNode, CheckStatus.FINDING), (Gateway, CheckStatus.SKIPPED)]
+    ("server", "said", "last"),
+    [
+        (NameNode, ["it is in safe mode"], CheckStatus.FINDING),
+        (
+            Gateway,
+            ["nothing can be written", "the test folder cannot be deleted"],
+            CheckStatus.SKIPPED,
+        ),
+    ],
 )
-def test_a_namenode_is_asked_how_it_stands_where_it_tells(
-    server: type[Answering], last: CheckStatus
+def test_safe_mode_is_one_finding_where_the_namenode_can_be_asked(
+    server: type[Answering], said: list[str], last: CheckStatus
 ) -> None:
     with serving(server) as address:
         storage = StorageSettings(root="hdfs://namenode:8020/hourmark", webhdfs=f"http://{address}")
         answers = list(storage_check.check_storage(Config(storage=storage)))
     assert answers[0].verdict is CheckStatus.PASSED
-    assert [said.partition(":")[0] for said in findings(iter(answers))][:2] == [
-        "nothing can be written",
-        "the test folder cannot be deleted",
-    ]
+    assert [found.partition(":")[0] for found in findings(iter(answers))] == said
     assert next(answer.verdict for answer in answers if answer.subject == "NameNode") is last
 
 

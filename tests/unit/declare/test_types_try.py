@@ -34,6 +34,9 @@ name = "web"
 fields = [{ name = "status", type = "int" }]
 line = { payload = "logfmt", time_field = "ts", unknown = "ignore" }
 """
+PATTERN = (
+    r"""pattern = '(?P<time>\S+) (?P<status>\d+)(?s:.*)', time_format = "%Y-%m-%dT%H:%M:%SZ" """
+)
 
 
 @pytest.fixture
@@ -122,6 +125,29 @@ def test_lines_are_read_in_the_zone_that_is_said(folder: Path) -> None:
         folder, b"Nov 21 02:00:00 h p: x\n", "--type", "syslog", "--zone", "Europe/Vienna", "--json"
     )
     assert rows(result)[0]["time"] == "2026-11-21T01:00:00.000Z"
+
+
+def test_records_begin_where_the_tailer_of_the_source_begins_them(
+    folder: Path, tmp_path: Path
+) -> None:
+    (folder / "web.toml").write_text(
+        WEB.replace('"logfmt", time_field = "ts", unknown = "ignore"', f'"pattern", {PATTERN}')
+    )
+    settings = tmp_path / "hourmark.toml"
+    settings.write_text("""
+[tailer]
+service_urls = ["http://127.0.0.1:1"]
+[[tailer.sources]]
+name = "app"
+paths = ["/var/log/app.log"]
+record_start = "^2026-"
+""")
+    lines = b"2026-11-21T01:00:00Z 500 one\n\tat two\n2026-11-21T01:00:01Z 200 three\n"
+    result = run(folder, lines, "--source", "app", "--json", "--config", str(settings))
+    assert [row["fields"]["status"] for row in rows(result)[:-1]] == [500, 200]
+    settings.write_text("")
+    result = run(folder, lines, "--source", "app", "--json", "--config", str(settings))
+    assert (result.exit_code, len(rows(result)[:-1])) == (1, 3), "each line is a record"
 
 
 def test_no_more_lines_are_read_than_are_asked_for(folder: Path) -> None:

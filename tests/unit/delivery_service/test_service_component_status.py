@@ -26,7 +26,12 @@ from hourmark.config.groups import (
 from hourmark.config.loading import Config
 from hourmark.records.host_reports import HostReport
 from hourmark.state_folder import StateFolder
-from hourmark_delivery_service.component_status import service, status_from_reports, tailers
+from hourmark_delivery_service.component_status import (
+    service,
+    status_from_reports,
+    tailers,
+    tailers_from_reports,
+)
 
 NOW_MS = 1_800_000_000_000
 
@@ -188,6 +193,17 @@ def test_a_silent_service_that_another_replaced_is_no_problem_for_ever(
     if other_lives:
         reports.append(dataclasses.replace(report("api-2", 1), kind="service"))
     assert len(status_from_reports(reports, NOW_MS).problems) == problems
+
+
+def test_tailers_are_not_to_blame_for_reports_that_no_service_stored() -> None:
+    api = dataclasses.replace(report("api-1", 60), kind="service")
+    told = tailers_from_reports([api, report("web-1", 61), report("web-2", 900)], NOW_MS)
+    assert told.state is ComponentState.UNKNOWN
+    assert [problem.subject for problem in told.problems] == ["tailer web-2"]
+    assert told.detail.startswith("no delivery service has stored their reports for 60 s; before:")
+    live = dataclasses.replace(report("api-1", 1), kind="service")
+    told = tailers_from_reports([live, report("web-1", 61), report("web-2", 900)], NOW_MS)
+    assert len(told.problems) == 2
 
 
 def test_a_report_of_the_future_shows_that_a_clock_is_wrong() -> None:

@@ -28,7 +28,8 @@ COMMANDS = [
     for match in re.finditer(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
 ]
 PREPARATION, *EXAMPLES = COMMANDS
-SLOW = ("java ", "go ")  # compile the source first
+SLOW = ("java ", "go ")  # compile the source first, Go its standard library, too
+SLOW_MARKS = (pytest.mark.slow, pytest.mark.timeout(900))
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def apply_example_types(h: Harness) -> None:
 @pytest.mark.parametrize(
     ("command", "output"),
     [
-        pytest.param(*pair, marks=pytest.mark.slow if pair[0].startswith(SLOW) else ())
+        pytest.param(*pair, marks=SLOW_MARKS if pair[0].startswith(SLOW) else ())
         for pair in EXAMPLES
     ],
 )
@@ -79,7 +80,7 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
         env=environment(HOURMARK_RETRY_SECONDS="5"),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
 

@@ -65,11 +65,12 @@ def test_the_last_words_of_a_run(folder: Path, monkeypatch: pytest.MonkeyPatch) 
         "events": 1,
         "state": "closed",
     }
-    bucket, look, cat, ls, down = describe_outcome(
+    bucket, letters, look, cat, ls, down = describe_outcome(
         RunOutcome(9.0, {"dead_letter_reasons": {}}, [row], config)
     )
-    assert (bucket, look) == (
+    assert (bucket, letters, look) == (
         "app 2026-11-21T05:07: proved, 1 event",
+        "no line of this run became a dead letter",
         "after 9 s every line is in one of these buckets or is a dead letter; to see the content:",
     )
     assert (

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 from tests.support.http_server import Answering, serving
 
+from hourmark.commands.server_status import LEAVE_SAFE_MODE
 from hourmark_infra.stack import health
 from hourmark_infra.stack.health import Health, check_namenode, check_registry
 
@@ -48,7 +49,9 @@ def test_what_is_well_says_what_it_holds() -> None:
     assert asked(check_registry, 200, b'["a", "b"]')[0] == Health(True, "2 subjects")
     beans = b'{"beans": [{"Safemode": "%s", "LiveNodes": "{\\"d\\": {}}"}]}'
     assert asked(check_namenode, 200, beans % b"")[0] == Health(True, "1 live datanode")
-    assert asked(check_namenode, 200, beans % b"on")[0] == Health(False, "in safe mode")
+    assert asked(check_namenode, 200, beans % b"on")[0] == Health(
+        False, "in safe mode: nothing can be written", LEAVE_SAFE_MODE
+    )
     assert asked(check_namenode, 200, b'{"beans": []}')[0] == Health(False, "still starting")
 
 

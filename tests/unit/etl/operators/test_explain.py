@@ -143,6 +143,7 @@ def test_a_ledger_into_which_nothing_is_staged_says_so_first() -> None:
         and "the log of `hourmark etl run`" in first.do
     )
     assert "tailer db" in second.what
+    assert second.do.startswith("resolve the reason above"), "nobody is blamed for old reports"
 
 
 DEAD = END - 46 * 60_000  # when a driver was last seen, 47 minutes before these questions

@@ -5,14 +5,20 @@ one line, and nothing while all is well.
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.closed_hours import add_type, hour_after, write_config
 from tests.support.records import END, HOUR, blocker, frontier, tailer
 
 from hourmark.commands.problems import SERVICE_REPLACED_MS, CauseClass, Problem
+from hourmark.config.loading import load_config
 from hourmark.records.host_reports import CLOCKS_APART_MS_REPORTED
 from hourmark.records.hours import Hour
+from hourmark.records.manifest import Grade
+from hourmark.rules.event_types import DEAD_LETTERS
+from hourmark_etl.ledger.database import Database
 from hourmark_etl.model import ClosingPhase, HourState, ReportedSource
 from hourmark_etl.operators.trouble import (
     BEHIND_MS,
@@ -21,6 +27,7 @@ from hourmark_etl.operators.trouble import (
     UNEXPLAINED_MS,
     LedgerFacts,
     find_problems,
+    types_status,
 )
 
 NOW_MS = END + OVERDUE_MS + 60_000
@@ -214,3 +221,16 @@ def test_a_service_whose_clock_is_wrong_is_named_before_all_else(ahead_ms: int, 
 def test_set_aside_records_and_unreadable_partitions_are_counted() -> None:
     found = find(set_aside=3, unreadable=("edge.events.click-0",))
     assert [p.key for p in found] == ["unreadable", "set-aside"]
+
+
+def test_the_dead_letters_of_the_newest_closed_buckets_are_named(
+    tmp_path: Path, ledger_url: str
+) -> None:
+    config = load_config(write_config(tmp_path, ledger_url))
+    with Database(ledger_url) as made:
+        add_type(made, "click", [Grade.PROVED])
+        add_type(made, DEAD_LETTERS.name, [Grade.PROVED, Grade.PROVED])
+    newest = hour_after(1)
+    told = types_status(config, newest.end_ms + 60_000).detail
+    assert "5 dead letters in the newest closed buckets: `hourmark dead-letters ls`" in told
+    assert "dead letter" not in types_status(config, newest.end_ms + 3 * 3_600_000).detail

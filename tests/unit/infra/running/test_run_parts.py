@@ -19,7 +19,7 @@ from hourmark.config.loading import Config
 from hourmark.errors import ConfigError, UsageError
 from hourmark.records.hours import Hour
 from hourmark_infra.components import Components
-from hourmark_infra.running.cli import describe_outcome, init_options, run
+from hourmark_infra.running.cli import describe_outcome, find_new_logs, init_options, run
 from hourmark_infra.running.closed_buckets import (
     buckets_closed_since,
     describe_buckets,
@@ -99,6 +99,20 @@ def test_the_bucket_length_of_a_new_root_is_chosen_by_the_lines_with_once_alone(
     assert init_options(once=True, is_new=True, yes=True) == ["--yes"]
     assert init_options(once=False, is_new=True, yes=False) == ["--bucket-seconds", "60"]
     assert init_options(once=False, is_new=False, yes=True) == ["--yes"], "it is fixed"
+
+
+def test_files_that_are_read_already_are_not_proposed_again() -> None:
+    settings = """
+[[tailer.sources]]
+name = "app"
+paths = ["/var/log/app.log"]
+"""
+    said: list[str] = []
+    logs = (Path("/var/log/app.log"), Path("/var/log/other.log"))
+    assert find_new_logs(logs, settings, said.append) == logs[1:]
+    assert said == ["/var/log/app.log is read already, as source app: only new lines are delivered"]
+    assert find_new_logs(logs, "", said.append) == logs
+    assert find_new_logs(logs, "[", said.append) == logs, "`hourmark init` reports the mistake"
 
 
 def test_a_type_is_closed_once_its_next_hour_is_a_later_one() -> None:
