@@ -19,9 +19,9 @@ class BucketExit(enum.IntEnum):
     """The state of a bucket as the exit code of a command.
 
     `PROVED`, `TIMED_OUT`, `FORCED`: the bucket is closed with this grade. `OPEN`: the bucket is not
-    closed yet. `NO_BUCKET`: the bucket will never exist, because the event type is unknown or its
-    buckets begin later, or because a back-fill skipped the hour. `ERROR`: the state cannot be determined, or the bucket or the ledger is
-    damaged.
+    closed yet. `NO_BUCKET`: the bucket will never exist, because the event type is unknown, its
+    buckets begin later, or a back-fill skipped the hour. `ERROR`: the state cannot be determined,
+    or the bucket or the ledger is damaged.
     """
 
     PROVED = 0

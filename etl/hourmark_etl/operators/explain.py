@@ -186,7 +186,8 @@ class Explanation:
         times_out_at_ms: Time at which the hour closes even if sources and promised events are
             missing, Unix milliseconds; None if no such time is known.
         grade: Grade of the closed bucket (`proved`, `timed_out` or `forced`); for a skipped hour,
-            that of the bucket after it. None if the hour is not closed, or if the ledger has no bucket for it.
+            that of the bucket after it. None if the hour is not closed, or if the ledger has no
+            bucket for it.
     """
 
     event_type: str
