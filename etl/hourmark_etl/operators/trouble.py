@@ -149,7 +149,7 @@ def _count_dead_letters(database: Database, facts: LedgerFacts) -> int:
         return 0
     count, hour = 0, found[0].hour
     for _ in range(min(_NEWEST_BUCKETS, 3600 // hour.length_s)):
-        hour = later_hour(hour, -1)
+        hour = hour.previous()
         try:
             manifest = read_closed_manifest(database, DEAD_LETTERS.name, hour)
         except HourmarkError:  # `hourmark ledger check` reports it
