@@ -13,7 +13,8 @@ Each bucket is a folder with a marker, `_SUCCESS`, which lists its files and con
 the previous marker; the first marker states that it is the first. One marker therefore
 authenticates all previous ones. The tool checks
 
-- the chain from the first bucket on, without gaps;
+- the chain from the first bucket on; hours without a bucket are accepted only where the next marker
+  names the bucket before them: a back-fill skips hours that hold nothing;
 - that exactly the listed files exist, with their sizes, digests, schemas and numbers of records;
 - that every id exists once in all buckets together, and in the hour that it encodes;
 - the counts and sums of the markers;
@@ -282,15 +283,14 @@ def check_chain(buckets: list[CopiedBucket], last: str | None, report: Verificat
                     "the copy begins here, but this is not the type's first bucket: it "
                     f"follows {said}",
                 )
-        elif bucket.start_s != before.start_s + before.length_s:
-            report.add(
-                bucket.label,
-                f"there is no bucket between {before.label} and this one, but hours are closed in order",
-            )
         elif said != (stands := {"hour": before.label, "blake2b": before.digest}):
+            is_next = bucket.start_s == before.start_s + before.length_s
             report.add(
                 bucket.label,
-                f"broken chain: its marker follows {said}, but the previous marker is {stands}",
+                f"broken chain: its marker follows {said}, but the previous marker is {stands}"
+                if is_next
+                else f"there is no bucket between {before.label} and this one, but hours are closed "
+                "in order",
             )
         before = bucket
     if last is not None and (before is None or before.start_s < start_of(last)):

@@ -69,7 +69,7 @@ _FOLDER: Final = Path("pipeline")  # the default of `hourmark run`
     "--first-hour",
     "begins",
     metavar="HOUR",
-    help="The first bucket, as 2026-11-21T05. Default: the oldest line's, at most 300 buckets ago.",
+    help="The first bucket, as 2026-11-21T05. Default: the one before the current one.",
 )
 @click.option(
     "--storage",
@@ -265,8 +265,8 @@ def _bucket_text(length: BucketLength, first: Hour | None) -> str:
         else "from when the types are applied on, as types.first_hour is not set here"
     )
     return (
-        f"buckets of {text}, {length.reason}, {begin}; older lines are late events, in the first "
-        "one that is open when they come"
+        f"buckets of {text}, {length.reason}, {begin}; older lines are back-filled: buckets of their "
+        "own hours, while nothing later of their type is closed"
     )
 
 

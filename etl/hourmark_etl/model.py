@@ -723,6 +723,8 @@ class Seal:
         gives_up: Whether an override permits skipping checks against an unreadable closed bucket.
         lacks: Byte ranges of log files whose events are missing from the bucket; None in seals of
             grade `proved` and of version 0.3.0.
+        hour_s: Unix seconds at the start of the sealed hour; None in seals of version 0.3.0, whose
+            hours follow each other without a gap.
     """
 
     grade: str
@@ -757,34 +759,23 @@ class Seal:
     lacks: IncompleteRanges | None = (
         None  # None in seals of `proved`, and in those of version 0.3.0
     )
-
-
-def later_hour(hour: Hour, count: int) -> Hour:
-    """Return the hour that comes a given number of hours after another one.
-
-    An hour is the time span of one bucket.
-
-    Args:
-        hour: The hour to start from.
-        count: Number of hours to add; 0 returns an equal hour.
-
-    Returns:
-        The later hour, which has the same length.
-    """
-    return Hour(hour.start_s + count * hour.length_s, hour.length_s)
+    hour_s: int | None = None  # None in seals of version 0.3.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Frontier:
     """The oldest hour of an event type whose bucket is not closed, with its processing state.
 
-    The hourly buckets of a type are closed strictly in order, so the buckets of all earlier hours
-    are closed. Audit records state how many events a byte range of a log file contains.
+    The hourly buckets of a type are closed strictly in order, so no earlier hour gets a bucket any
+    more. From `first_hour` on, every hour has a bucket. Hours before it are back-filled: only those
+    that hold something have a bucket. Audit records state how many events a byte range of a log
+    file contains.
 
     Attributes:
         event_type: Name of the event type.
-        first_hour: The first hour of the type that has a bucket.
-        hour: The oldest hour that is not closed.
+        first_hour: The hour from which on every hour of the type has a bucket.
+        hour: The oldest hour that is not closed. While nothing is closed, it is at most
+            `first_hour` and moves to the oldest hour that holds something.
         state: State of this hour.
         sources: Names of the log sources that may deliver the type.
         settled_next: For each site (edge cluster), the offset (exclusive) in its audit topic up to
@@ -795,6 +786,9 @@ class Frontier:
             there is none.
         shard: Name of the shard that stages the type.
         later_seals: Seals of the hours that follow, if several hours were sealed together.
+        backfilled_hour: The newest closed hour before `first_hour`; None if there is none.
+        noticed_ms: When the closer noticed that an hour before `first_hour` holds something, Unix
+            milliseconds; 0 for other hours, and in frontiers that were read from the ledger.
     """
 
     event_type: str
@@ -809,6 +803,36 @@ class Frontier:
     later_seals: tuple[
         Seal, ...
     ] = ()  # seals of the following hours, if a backlog was sealed together
+    backfilled_hour: Hour | None = None
+    noticed_ms: int = 0
+
+    @property
+    def previous_hour(self) -> Hour | None:
+        """Return the hour of the bucket before this hour's.
+
+        Returns:
+            The hour before this one, or for an hour up to `first_hour` the newest back-filled one.
+            None for the type's first bucket.
+        """
+        return self.hour.previous() if self.hour > self.first_hour else self.backfilled_hour
+
+    @property
+    def awaited_ms(self) -> int:
+        """Return the time up to which sources must have delivered before this hour can close.
+
+        It is the end of the hour in Unix milliseconds. For a back-filled hour it is the time at
+        which the closer noticed it: a source that delivers an old file has not caught up with that.
+        """
+        return max(self.hour.end_ms, self.noticed_ms)
+
+    @property
+    def due_ms(self) -> int:
+        """Return the time from which the deadline of this hour counts, Unix milliseconds.
+
+        It is the end of the hour, or of `first_hour` if that is later: lines of a back-filled hour
+        may have been written years before they are delivered.
+        """
+        return max(self.hour, self.first_hour).end_ms
 
     @property
     def sealed_hours(self) -> tuple[Frontier, ...]:
@@ -821,13 +845,26 @@ class Frontier:
             Copies of this object, each with one sealed hour as `hour`, in ascending order; empty if
             no hour is sealed.
         """
-        seals = () if self.seal is None else (self.seal, *self.later_seals)
-        return tuple(
-            dataclasses.replace(
-                self,
-                hour=later_hour(self.hour, n),
-                seal=seal,
-                later_seals=seals[n + 1 :],
-            )
-            for n, seal in enumerate(seals)
+        hours: list[Frontier] = []
+        at = self
+        while at.seal is not None:
+            hours.append(at)
+            at = at.after
+        return tuple(hours)
+
+    @property
+    def after(self) -> Frontier:
+        """Return the frontier of the type after the bucket of this hour was closed.
+
+        It is the next sealed hour, or the hour that follows this one.
+        """
+        hour, later = self.hour.next(), self.later_seals
+        if later and later[0].hour_s is not None:
+            hour = Hour(later[0].hour_s, hour.length_s)
+        return dataclasses.replace(
+            self,
+            hour=hour,
+            backfilled_hour=self.hour if self.hour < self.first_hour else self.backfilled_hour,
+            seal=later[0] if later else None,
+            later_seals=later[1:],
         )

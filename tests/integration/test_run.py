@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.backfill import write_old_log
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from hourmark.commands.canary import CANARY
@@ -103,6 +104,23 @@ def test_a_log_file_is_in_closed_buckets_what_is_new_is_added_and_another_file_j
         )
         its_canary_comes_to_a_closed_bucket(folder, third, came)
     the_doctor_names_what_is_wrong(folder, third["config"])
+
+
+def test_lines_of_2005_are_in_proved_buckets_of_their_own_hours(folder: Path) -> None:
+    hours = write_old_log(folder / "old.log", 300)
+    told = json.loads(hourmark(folder, "run", "--once", str(folder / "old.log"), "--yes", "--json"))
+    assert [row["hour"] for row in told["buckets"]] == hours
+    assert {(row["events"], row["late"], row["grade"]) for row in told["buckets"]} == {
+        (1, 0, "proved")
+    }
+    asked = ("--config", told["config"])
+    assert "line 299" in hourmark(folder, "bucket", "cat", "old", hours[-1], *asked)
+    skipped = hours[0].replace("T15", "T16")
+    assert "it held nothing" in hourmark(folder, "bucket", "why", "old", skipped, *asked)
+    hourmark(folder, "bucket", "verify", "old", *asked)
+    hourmark(folder, "ledger", "check", *asked)
+    same = json.loads(hourmark(folder, "run", "--once", "--json"))
+    assert same["buckets"] == [], "nothing is added"
 
 
 @contextlib.contextmanager

@@ -273,7 +273,7 @@ def marker_covers_later_hours(patch: Patch) -> None:
     def of(cls: type[BucketChain], closed: Any) -> BucketChain:
         chain: BucketChain = real(cls, closed)
         offsets = {(o.topic_id, o.partition): o.next for o in chain.last.offsets}
-        return BucketChain(chain.first, chain.last, chain.frontier, offsets)
+        return dataclasses.replace(chain, closed_next=offsets)
 
     patch.setattr(BucketChain, "from_markers", classmethod(of))
 

@@ -102,7 +102,7 @@ class ExistingConfig:
         """Choose the first hourly bucket of event types that are added to this configuration.
 
         Args:
-            wanted: Bucket that contains the oldest line of the added log files.
+            wanted: Bucket that `choose_first_hour` returns for the added log files.
             now_ms: Current time in Unix milliseconds.
 
         Returns:

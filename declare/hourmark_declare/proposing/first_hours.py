@@ -1,4 +1,9 @@
-"""Chooses the first hourly bucket of new event types, early enough for existing lines."""
+"""Chooses the first hourly bucket of new event types.
+
+From the first bucket on, each hour has a bucket, also an empty one. Lines of earlier hours are
+back-filled: they get buckets of their own hours, and hours without lines get none. The first bucket
+is therefore a recent one.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,7 @@ from hourmark.records.hours import Hour
 
 
 def choose_first_hour(oldest: Iterable[str | None], now_ms: int, bucket_seconds: int) -> Hour:
-    """Choose the first hourly bucket of new event types, early enough for existing log lines.
+    """Choose the first hourly bucket of new event types.
 
     Args:
         oldest: Time of the oldest line of each log file in ISO 8601; None if unknown.
@@ -17,16 +22,17 @@ def choose_first_hour(oldest: Iterable[str | None], now_ms: int, bucket_seconds:
         bucket_seconds: Bucket length in seconds.
 
     Returns:
-        The bucket of the oldest line, but at most 300 buckets before the current one. If no time is
-        known, the current bucket.
+        The bucket before the current one if a line is older than the current one; older lines are
+        back-filled. Otherwise the current bucket.
     """
     times_ms = [
         int(dt.datetime.fromisoformat(time).timestamp() * 1000)
         for time in oldest
         if time is not None
     ]
-    wanted = Hour.containing(max(0, min([now_ms, *times_ms])), bucket_seconds)
-    return max(wanted, Hour.containing(now_ms, bucket_seconds).earliest_chain_start())
+    current = Hour.containing(now_ms, bucket_seconds)
+    oldest_hour = Hour.containing(max(0, min([now_ms, *times_ms])), bucket_seconds)
+    return max(oldest_hour, current.previous())
 
 
 def choose_added_first_hour(before: str | None, wanted: Hour, now_ms: int) -> Hour | None:
@@ -35,7 +41,7 @@ def choose_added_first_hour(before: str | None, wanted: Hour, now_ms: int) -> Ho
     Args:
         before: Value of `types.first_hour` in the settings, such as `2026-11-21T05`; None if it is
             not set.
-        wanted: Bucket that contains the oldest line of the added log files.
+        wanted: Bucket that `choose_first_hour` returns for the added log files.
         now_ms: Current time in Unix milliseconds.
 
     Returns:

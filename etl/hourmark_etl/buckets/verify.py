@@ -10,6 +10,7 @@ about 100 bytes per late event of all buckets that are checked together.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import enum
 import itertools
@@ -134,22 +135,30 @@ class BucketReport:
     late_ids: bytes = dataclasses.field(default=b"", repr=False)  # concatenated
 
 
-def find_gaps(event_type: str, hours: Sequence[Hour]) -> list[BucketFinding]:
+def find_gaps(
+    event_type: str, hours: Sequence[Hour], reports: Sequence[BucketReport] = ()
+) -> list[BucketFinding]:
     """Report the hours that are missing between the buckets of an event type.
 
-    Hours are closed in order, so every hour between two buckets must have a bucket.
+    Hours are closed in order, so an hour between two buckets has a bucket, unless the marker of the
+    later one refers to the earlier one as the bucket before it: a back-fill skips hours that hold
+    nothing.
 
     Args:
         event_type: Event type to name in the findings.
         hours: Hours that have a bucket, in ascending order.
+        reports: Reports of these buckets; a bucket without a report refers to none.
 
     Returns:
         One finding for each gap, which names the first missing hour. Empty if the hours are
         contiguous.
     """
     findings = []
+    named = {
+        r.hour: r.manifest.previous.hour for r in reports if r.manifest and r.manifest.previous
+    }
     for before, after in itertools.pairwise(hours):
-        if before.next() != after:
+        if before.next() != after and named.get(after) != str(before):
             count = (after.start_s - before.end_s) // before.length_s
             detail = f"{count} missing between {before} and {after}, though hours close in turn"
             findings.append(
@@ -329,6 +338,9 @@ class _Check:
 
     def _check_chain(self, recorded: PreviousMarker | None) -> None:
         before = self._hour.previous()
+        if recorded is not None and not self._storage.exists(before.bucket_path(self._type)):
+            with contextlib.suppress(ValueError):  # a label of another length is another bucket
+                before = Hour.parse(recorded.hour, self._hour.length_s)
         try:
             actual = PreviousMarker.from_marker(
                 str(before), read_marker(self._storage, self._type, before)

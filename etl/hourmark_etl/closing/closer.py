@@ -21,6 +21,7 @@ from hourmark.errors import Finding, Unavailable
 from hourmark.kafka.topic_names import AUDIT as AUDIT_TOPIC
 from hourmark.kafka.topic_names import CONTROL, events_topic
 from hourmark.records.hours import Hour
+from hourmark_etl.closing.backfill import advance_backfill
 from hourmark_etl.closing.cut.cut import ClosingCut, CutTaker, Waiting, limit_lines
 from hourmark_etl.closing.cut.forced import select_overridden_frontiers, take_forced_cut
 from hourmark_etl.closing.cut.readiness import DuplicateHostWatch
@@ -119,6 +120,7 @@ class Closer:
         )
         self._duplicate_hosts = DuplicateHostWatch()
         self._holds = ClosingHolds()
+        self._noticed: dict[str, Frontier] = {}  # by type that back-fills: its hour, when noticed
         self._checked_at_s: float | None = None
         self._interrupted = True  # assume that the previous closer crashed
 
@@ -176,6 +178,10 @@ class Closer:
         opened = self._due_frontiers(frontiers, HourState.OPEN)
         if forced := select_overridden_frontiers(opened, given):
             return self._close_forced(forced, given)
+        if advance_backfill(self._database, self.lease, opened, None).has_moved:
+            frontiers = self._frontiers()
+            opened = self._due_frontiers(frontiers, HourState.OPEN)
+        opened = [self._with_notice(f) for f in opened]
         self._check_if_due([f.event_type for f in frontiers])
         conflicting = self._conflicts_by_type(frontiers)
         unread, for_all = self._read_errors_by_type()
@@ -212,6 +218,18 @@ class Closer:
         cut = cut.without_types({t for t in cut.watermarks_ms if events_topic(t) in gaps})
         self._compare_audit_files(cut)
         return self._close_hours_of_cut(cut)
+
+    def _with_notice(self, f: Frontier) -> Frontier:
+        # Sources must have caught up since the closer noticed the oldest hour to back-fill. Once an
+        # hour is closed, older ones are late anyway.
+        if f.hour >= f.first_hour or f.previous_hour is not None:
+            return f
+        known = self._noticed.get(f.event_type)
+        if known is None or known.hour != f.hour:
+            known = self._noticed[f.event_type] = dataclasses.replace(
+                f, noticed_ms=self._clock.now_ms()
+            )
+        return dataclasses.replace(f, noticed_ms=known.noticed_ms)
 
     def _apply_overrides(
         self, chosen: Sequence[Frontier], overrides_by_type: Mapping[str, Override]
@@ -369,16 +387,20 @@ class Closer:
         # A type whose hour fails its proof takes no further part in this cut.
         closed = 0
         while chosen := self._allowed_frontiers(cut):
+            backfill = advance_backfill(self._database, self.lease, chosen, cut.audit_next)
+            if backfill.has_moved:
+                continue
             is_backlog = any(
                 f.hour.next().end_ms <= cut.watermarks_ms[f.event_type] for f in chosen
             )
-            last = plan_round(
+            hours = plan_round(
                 chosen,
                 cut.watermarks_ms,
                 ledger.sum_unassigned_bytes(self._database) if is_backlog else {},
+                backfill.hours,
             )
-            taken = [f for f in chosen if f.event_type in last]
-            closed += self._close_hours(taken, last, cut, {})
+            taken = [f for f in chosen if f.event_type in hours]
+            closed += self._close_hours(taken, hours, cut, {})
             now = {f.event_type: f.hour for f in self._frontiers()}
             cut = cut.without_types({f.event_type for f in taken if now[f.event_type] == f.hour})
         return closed
@@ -389,7 +411,7 @@ class Closer:
         return [
             f
             for f in self._due_frontiers(frontiers, HourState.OPEN)
-            if f.event_type not in conflicting and _is_under(cut, f)
+            if f.event_type not in conflicting and _is_under(cut, self._with_notice(f))
         ]
 
     def _close_forced(self, forced: Sequence[Frontier], given: Mapping[str, Override]) -> int:
@@ -402,25 +424,36 @@ class Closer:
             )
         cut = take_forced_cut(forced, self._sites, self._ports.progress, self._audits, self._clock)
         self._compare_audit_files(cut)
-        return self._close_hours(forced, {f.event_type: f.hour for f in forced}, cut, given)
+        hours = {f.event_type: (f.hour,) for f in forced}
+        closed = self._close_hours(forced, hours, cut, given)
+        # All promises below this cut are staged too, so empty hours need no override of their own.
+        following = [
+            f
+            for f in self._due_frontiers(self._frontiers(), HourState.OPEN)
+            if f.event_type in hours
+            and f.previous_hour is not None
+            and cut.audit_next.reaches(f.settled_next)
+        ]
+        advance_backfill(self._database, self.lease, following, cut.audit_next)
+        return closed
 
     def _close_hours(
         self,
         chosen: Sequence[Frontier],
-        last_hours: Mapping[str, Hour],
+        hours: Mapping[str, Sequence[Hour]],
         cut: ClosingCut,
         overrides_by_type: Mapping[str, Override],
     ) -> int:
         # Hours that are not proved complete are unfrozen and stay open.
         if not (chosen := self._frontiers_without_bucket(chosen)):
             return 0
-        last_hours = {f.event_type: last_hours[f.event_type] for f in chosen}
+        hours = {f.event_type: hours[f.event_type] for f in chosen}
         offsets = ledger.freeze(
-            self._database, self.lease, chosen, self._topics(chosen).by_type(), last_hours
+            self._database, self.lease, chosen, self._topics(chosen).by_type(), hours
         )
         frozen = [dataclasses.replace(f, state=HourState.FROZEN) for f in chosen]
         round_ = ClosingRound(
-            frozen=frozen, last=last_hours, offsets=offsets, cut=cut, overrides=overrides_by_type
+            frozen=frozen, hours=hours, offsets=offsets, cut=cut, overrides=overrides_by_type
         )
         verdict = self._sealer.prove_round(round_)
         if verdict.refused or verdict.unwritable:
@@ -524,7 +557,7 @@ class Closer:
         for closing in published.closings:
             f, manifest = closing.frontier, closing.manifest
             self._holds.release(f.event_type)
-            self._ports.metrics.count_closed_bucket(f.hour, manifest)
+            self._ports.metrics.count_closed_bucket(f.due_ms, manifest)
         for line in format_closed_buckets(closing.manifest for closing in published.closings):
             _LOG.info("%s", line)
         for f, error in published.failures:
@@ -581,6 +614,6 @@ def _phase_of(error: Unavailable) -> ClosingPhase:
 
 
 def _is_under(cut: ClosingCut, f: Frontier) -> bool:
-    return f.hour.end_ms <= cut.watermarks_ms.get(f.event_type, 0) and cut.audit_next.reaches(
+    return f.awaited_ms <= cut.watermarks_ms.get(f.event_type, 0) and cut.audit_next.reaches(
         f.settled_next
     )

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Protocol
 
 from hourmark.clock import Clock
-from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
 from hourmark_etl.closing.cut.cut import SiteClusters, StagingProgress
 from hourmark_etl.closing.engine import Engine
@@ -21,11 +20,12 @@ class ClosingMetrics(Protocol):
     A bucket contains the events of one event type and hour.
     """
 
-    def count_closed_bucket(self, hour: Hour, manifest: Manifest) -> None:
+    def count_closed_bucket(self, due_ms: int, manifest: Manifest) -> None:
         """Update the metrics after a bucket was closed.
 
         Args:
-            hour: Hour of the bucket.
+            due_ms: Time from which the delay of closing counts (`Frontier.due_ms`), Unix
+                milliseconds.
             manifest: Manifest of the bucket, which contains the event type and event counts.
         """
 

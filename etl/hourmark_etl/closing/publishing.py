@@ -219,15 +219,15 @@ def read_previous_marker(storage: Storage, frontier: Frontier) -> PreviousMarker
         frontier: The hour whose predecessor to read.
 
     Returns:
-        Hour and digest of the previous bucket's marker; None for the type's first hour.
+        Hour and digest of the previous bucket's marker; None for the type's first bucket.
 
     Raises:
         Finding: The previous marker is missing or damaged. An operator must restore it.
         StorageError: Storage is unavailable.
     """
-    if frontier.hour == frontier.first_hour:
+    before = frontier.previous_hour
+    if before is None:
         return None
-    before = frontier.hour.previous()
     try:
         marker = read_marker(storage, frontier.event_type, before)
         decode_manifest(storage, frontier.event_type, before, marker)
@@ -514,7 +514,8 @@ class Publisher:
         try:
             return read_previous_marker(self.storage, f), ()
         except Finding as error:
-            before = f.hour.previous()
+            before = f.previous_hour
+            assert before is not None, "the first bucket follows none"
             known = read_closed_marker(self.database, f.event_type, before)
             if known is None:
                 raise

@@ -14,7 +14,7 @@ forced      by an override, the only way to close an hour with a conflict (`read
 
 `plan_round` is pure. Every ready type takes part with its frontier hour. While there is room, later
 hours of a backlog join, one per type at a time, so a long backlog of one type delays other types by
-at most one round.
+at most one round. Before a type's first hour, hours that hold nothing are passed over.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from hourmark.clock import Clock
@@ -76,12 +76,12 @@ BYTES_MAX: Final = 8 << 30  # of datums: a round publishes nothing before all of
 class ClosingRound:
     """A set of hourly buckets, of many event types, that are proved, sealed and published together.
 
-    The round contains one or more consecutive hours of each type.
+    The round contains one or more hours of each type that follow each other.
 
     Attributes:
         frozen: The first hour of each type. The ledger has assigned staged rows to the buckets of
             the round; rows that are staged later belong to later buckets.
-        last: By type, the last hour in the round.
+        hours: By type, the hours of the round in ascending order, beginning with the first one.
         offsets: By type, the staging positions (next Kafka offsets to stage) at the time when rows
             were assigned.
         cut: The cut (a set of offsets up to which records count) that allows the buckets to be
@@ -91,7 +91,7 @@ class ClosingRound:
     """
 
     frozen: Sequence[Frontier]
-    last: Mapping[str, Hour]
+    hours: Mapping[str, Sequence[Hour]]
     offsets: Mapping[str, tuple[StagingPosition, ...]]
     cut: ClosingCut
     overrides: Mapping[str, Override]
@@ -201,10 +201,11 @@ class Sealer:
                         verdict.unaudited.append(
                             file.ledger_row(closing_round.cut.audit_next, self.clock.now_ms())
                         )
-                    if f.hour < closing_round.last[f.event_type]:
+                    hours = closing_round.hours[f.event_type]
+                    if (count := len(verdict.chains[f.event_type])) < len(hours):
                         following.append(
                             dataclasses.replace(
-                                f, hour=f.hour.next(), settled_next=closing_round.cut.audit_next
+                                f, hour=hours[count], settled_next=closing_round.cut.audit_next
                             )
                         )
                 elif f.event_type not in verdict.chains:
@@ -352,7 +353,7 @@ def decide_seal(
     Returns:
         The seal; None if the bucket must stay open.
     """
-    late = context.cut.taken_at_ms >= frontier.hour.end_ms + context.deadline_ms
+    late = context.cut.taken_at_ms >= frontier.due_ms + context.deadline_ms
     conflicting = tuple(
         dict.fromkeys(
             (
@@ -409,6 +410,7 @@ def decide_seal(
         unrepeatable=find_unrepeatable_sources(frontier.hour, frontier.sources, context.reporters),
         leaves_out=override is not None,
         lacks=None if grade is Grade.PROVED else lacks,
+        hour_s=frontier.hour.start_s,
     )
 
 
@@ -441,10 +443,11 @@ def plan_round(
     ready: Sequence[Frontier],
     watermarks_ms: Mapping[str, int],
     unlisted_bytes: Mapping[tuple[str, int], int],
+    to_backfill: Mapping[str, Sequence[int]] = {},
     *,
     hours_max: int = HOURS_MAX,
     bytes_max: int = BYTES_MAX,
-) -> dict[str, Hour]:
+) -> dict[str, tuple[Hour, ...]]:
     """Choose the hourly buckets of the next round, which are closed together.
 
     The next hour of each type is chosen, oldest first. If fewer than `hours_max` hours are chosen,
@@ -455,27 +458,40 @@ def plan_round(
         watermarks_ms: By type, the time in Unix milliseconds up to which hours may close.
         unlisted_bytes: By type and hour (Unix seconds), bytes of staged events that are not
             assigned to a bucket yet. A missing hour has no bytes.
+        to_backfill: By type, the hours before its first hour (Unix seconds, ascending) that hold
+            something. Others before the first hour are skipped.
         hours_max: Maximum number of hours of all types.
         bytes_max: Maximum total bytes. It limits only the following hours: the next hour of a type
             is chosen even if it exceeds the limit.
 
     Returns:
-        By type, the last hour of the round. If `hours_max` is less than the number of types, the
-        types with the newest next hours are missing.
+        By type, the hours of the round in ascending order. If `hours_max` is less than the number
+        of types, the types with the newest next hours are missing.
     """
     chosen = sorted(ready, key=lambda f: (f.hour, f.event_type))[:hours_max]
-    last = {f.event_type: f.hour for f in chosen}
+    planned = {f.event_type: [f.hour] for f in chosen}
+    later = {f.event_type: _later_hours(f, to_backfill.get(f.event_type, ())) for f in chosen}
     room_hours = hours_max - len(chosen)
     room_bytes = bytes_max - sum(
         unlisted_bytes.get((f.event_type, f.hour.start_s), 0) for f in chosen
     )
-    growing = collections.deque(last)
+    growing = collections.deque(planned)
     while growing and room_hours > 0:
         event_type = growing.popleft()
-        following = last[event_type].next()
+        following = next(later[event_type])
         size = unlisted_bytes.get((event_type, following.start_s), 0)
         if following.end_ms <= watermarks_ms[event_type] and size <= room_bytes:
-            last[event_type] = following
+            planned[event_type].append(following)
             room_hours, room_bytes = room_hours - 1, room_bytes - size
             growing.append(event_type)
-    return last
+    return {event_type: tuple(hours) for event_type, hours in planned.items()}
+
+
+def _later_hours(frontier: Frontier, to_backfill: Sequence[int]) -> Iterator[Hour]:
+    # Yield the hours after the frontier's in the order in which they close, without end.
+    hour, first = frontier.hour, frontier.first_hour
+    yield from (Hour(s, hour.length_s) for s in to_backfill if hour.start_s < s < first.start_s)
+    hour = max(hour.next(), first)
+    while True:
+        yield hour
+        hour = hour.next()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import zstandard
@@ -221,7 +221,7 @@ def bucket_rows(
     from_s: int = 0,
     to_s: int | None = None,
     has_days: bool = True,
-) -> Iterator[BucketRow]:
+) -> Generator[BucketRow]:
     """Yield the ledger's rows of closed buckets in a time span.
 
     Rows of old days are packed into one row per day. They are yielded first. Within each event
@@ -261,10 +261,11 @@ def bucket_rows(
                 yield from _unpacked(
                     day, lambda hour_s: hour_s >= from_s and (to_s is None or hour_s <= to_s)
                 )
-    for row in connection.execute(
+    with connection.execute(
         recent.order_by(_BUCKETS.c.type, _BUCKETS.c.hour), execution_options=streamed
-    ):
-        yield BucketRow(*row)
+    ) as result:
+        for row in result:
+            yield BucketRow(*row)
 
 
 def select_bucket_rows(
@@ -437,10 +438,16 @@ def pack_old_bucket_rows(database: Database, lease: Lease, now_ms: int, days_max
 
 
 def _packable(database: Database, before_s: int) -> list[tuple[str, int]]:
-    # The oldest unpacked day of each type, if all of it may be packed.
+    # The oldest unpacked day of each type, if all of it may be packed. The newest bucket of a type
+    # stays unpacked; it may be years before the frontier, as a back-fill skips empty hours.
     frontiers, groups = tables.frontiers, tables.groups
     oldest = (
         select(func.min(_BUCKETS.c.hour))
+        .where(_BUCKETS.c.type == frontiers.c.type)
+        .scalar_subquery()
+    )
+    newest = (
+        select(func.max(_BUCKETS.c.hour))
         .where(_BUCKETS.c.type == frontiers.c.type)
         .scalar_subquery()
     )
@@ -450,14 +457,14 @@ def _packable(database: Database, before_s: int) -> list[tuple[str, int]]:
         .scalar_subquery()
     )
     found = []
-    for event_type, frontier_s, oldest_s, listed_s in database.fetch(
-        select(frontiers.c.type, frontiers.c.hour, oldest, listed)
+    for event_type, newest_s, oldest_s, listed_s in database.fetch(
+        select(frontiers.c.type, newest, oldest, listed)
     ):
         if oldest_s is None:
             continue
         day_s = oldest_s // DAY_S * DAY_S
         end_s = day_s + DAY_S
-        if end_s <= before_s and end_s < frontier_s and (listed_s is None or listed_s >= end_s):
+        if end_s <= before_s and end_s <= newest_s and (listed_s is None or listed_s >= end_s):
             found.append((event_type, day_s))
     return sorted(found, key=lambda of: (of[1], of[0]))
 

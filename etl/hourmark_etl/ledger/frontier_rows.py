@@ -1,6 +1,7 @@
 """The row of each event type, which stores its oldest open hour; it is written with the rules.
 
-Writing a row again has no effect on the hours. The first hour of a type never changes.
+Writing a row again has no effect on the hours. The first hour of a type never changes. Hours before
+it are back-filled (`ledger.backfill`).
 """
 
 from __future__ import annotations
@@ -86,6 +87,7 @@ def insert_frontier(
     sources: Iterable[str],
     hour_s: int | None = None,
     settled_next: AuditOffsets = NO_AUDIT_OFFSETS,
+    backfilled_s: int | None = None,
 ) -> Insert:
     """Create the SQL statement that inserts the row of a new event type.
 
@@ -94,13 +96,14 @@ def insert_frontier(
 
     Args:
         event_type: Name of the event type.
-        first_s: First hour of the type that gets a bucket, Unix seconds.
+        first_s: Hour from which on every hour of the type gets a bucket, Unix seconds.
         shard: Name of the shard (the set of topics that one consumer reads) to which the type
             belongs.
         sources: Names of the sources that may deliver the type.
         hour_s: Oldest open hour, Unix seconds; None for the first hour.
         settled_next: For each site, the audit offset below which all audit records of the type were
             compared with closed buckets.
+        backfilled_s: Newest closed hour before `first_s`, Unix seconds; None if there is none.
 
     Returns:
         The statement, to be executed in the caller's transaction.
@@ -114,6 +117,7 @@ def insert_frontier(
         "sources": json.dumps(sorted(sources)),
         "seal": None,
         "alarm": None,
+        "backfilled_hour": backfilled_s,
         **encode_settled_offsets(settled_next),
     }
     return insert(tables.frontiers).values(**with_digest(tables.frontiers, row))

@@ -8,9 +8,9 @@ Each is one transaction under the closer's lease, for many types.
 
 Each transition is a compare-and-set on (hour, state), so a transition that was already made fails.
 
-Hours of a backlog may be frozen together: the frontier's hour H and later hours up to `until`. Rows
-of hours before H are listed for H, and rows of a later hour for that hour, as if each hour had been
-frozen alone. The proof seals as many of these hours as it can, from the first on; the same
+Hours of a backlog may be frozen together: the frontier's hour H and hours that follow it. Rows of
+hours before H are listed for H, and rows of a later hour for the first frozen hour that is not
+before it, as if each hour had been frozen alone. The proof seals as many of these hours as it can, from the first on; the same
 transaction unlists the others. A group listed at or after the frontier's hour is therefore in no
 bucket yet, and no column needs to hold the number of frozen hours.
 """
@@ -49,7 +49,6 @@ from hourmark_etl.model import (
     ReportedSource,
     Seal,
     StagingPosition,
-    later_hour,
 )
 
 _ROWS: Final = tables.frontiers
@@ -158,7 +157,35 @@ def _frontier(row: Mapping[Any, Any], bucket_seconds: int) -> Frontier:
         alarm=tuple(json.loads(row["alarm"])) if row["alarm"] else (),
         shard=row["shard"],
         later_seals=seals[1:],
+        backfilled_hour=None
+        if row["backfilled_hour"] is None
+        else Hour(row["backfilled_hour"], bucket_seconds),
     )
+
+
+def move_open_frontiers(
+    database: Database, lease: Lease, moved: Collection[tuple[Frontier, Hour]]
+) -> None:
+    """Make another hour the oldest open one of event types that back-fill.
+
+    The caller decides which hour it is; see `closing.backfill`.
+
+    Args:
+        database: The ledger (the ETL's state database).
+        lease: Lease of the closer, the process that closes hours.
+        moved: Pairs of a frontier and its new hour, which is at most the type's first hour. The
+            hour is earlier only if nothing of the type is closed.
+
+    Raises:
+        StaleDriver: Another process has taken over the lease, or a type's oldest open hour has
+            changed or is not open; nothing was changed.
+    """
+    for f, hour in moved:
+        assert hour <= f.first_hour, "hours from the first one on close in turn"
+        assert hour >= f.hour or f.previous_hour is None, "a closed hour is not reopened"
+    with database.transaction(lease) as connection:
+        rows = [(f, HourState.OPEN, {"hour": hour.start_s}) for f, hour in moved]
+        _move_all(connection, HourState.OPEN, rows)
 
 
 def freeze(
@@ -166,7 +193,7 @@ def freeze(
     lease: Lease,
     open_frontiers: Collection[Frontier],
     topics: Mapping[str, Collection[str]],
-    last_hours: Mapping[str, Hour] | None = None,
+    hours: Mapping[str, Sequence[Hour]] | None = None,
 ) -> dict[str, tuple[StagingPosition, ...]]:
     """Freeze open hours: assign their staged rows to their buckets before a check for completeness.
 
@@ -180,8 +207,8 @@ def freeze(
         lease: Lease of the closer, the process that closes hours.
         open_frontiers: The oldest open hour of each type to freeze.
         topics: Topic names on the central cluster by event type, one per site.
-        last_hours: By event type, the last of several consecutive hours to freeze together. For a
-            missing type, only its oldest open hour is frozen.
+        hours: By event type, several hours to freeze together in ascending order, beginning with
+            the oldest open one. For a missing type, only its oldest open hour is frozen.
 
     Returns:
         The staging positions (next offset to stage) of each type's topics at the time of the
@@ -192,7 +219,7 @@ def freeze(
         StaleDriver: Another process has taken over the lease, or a type's oldest open hour has
             changed or is not open; nothing was changed.
     """
-    groups, last = tables.groups, last_hours or {}
+    groups, chains = tables.groups, hours or {}
     with database.transaction(lease) as connection:
         _move_all(connection, HourState.OPEN, [(f, HourState.FROZEN, {}) for f in open_frontiers])
         connection.execute(
@@ -200,6 +227,7 @@ def freeze(
             .where(
                 groups.c.type == bindparam("of_type"),
                 groups.c.listed_hour.is_(None),
+                groups.c.hour > bindparam("before"),
                 groups.c.hour <= bindparam("last"),
             )
             .values(
@@ -208,17 +236,26 @@ def freeze(
                 )
             ),
             [
-                {
-                    "of_type": f.event_type,
-                    "first": f.hour.start_s,
-                    "last": last.get(f.event_type, f.hour).start_s,
-                }
+                {"of_type": f.event_type, "before": before_s, "first": first_s, "last": last_s}
                 for f in open_frontiers
+                for before_s, first_s, last_s in _runs(chains.get(f.event_type, (f.hour,)))
             ],
         )
         return _positions_of(
             connection, {f.event_type: topics[f.event_type] for f in open_frontiers}
         )
+
+
+def _runs(hours: Sequence[Hour]) -> list[tuple[int, int, int]]:
+    # Split hours into runs without gaps. Each is the last hour of the run before it (-1 if there is
+    # none), its first and its last hour, in Unix seconds.
+    runs: list[tuple[int, int, int]] = []
+    for hour in hours:
+        if runs and runs[-1][2] + hour.length_s == hour.start_s:
+            runs[-1] = (*runs[-1][:2], hour.start_s)
+        else:
+            runs.append((runs[-1][2] if runs else -1, hour.start_s, hour.start_s))
+    return runs
 
 
 def _positions_of(
@@ -292,7 +329,8 @@ def seal(
     Args:
         database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
-        chains: By event type, the seals of consecutive hours, beginning with the oldest open hour.
+        chains: By event type, the seals of hours that follow each other, beginning with the oldest
+            open hour.
         frozen: The oldest open hour of each type, frozen.
         effects: Further changes to commit in the same transaction.
 
@@ -308,7 +346,13 @@ def seal(
         _move_all(connection, HourState.FROZEN, moved)
         _unlist(
             connection,
-            {f.event_type: later_hour(f.hour, len(chains[f.event_type])) for f in frozen},
+            {
+                f.event_type: first_unsealed_hour(
+                    dataclasses.replace(f, seal=seals[0], later_seals=tuple(seals[1:]))
+                )
+                for f in frozen
+                for seals in (chains[f.event_type],)
+            },
         )
         assign_set_aside_to_buckets(connection, {f.event_type: f.hour.start_s for f in frozen})
         _waive(connection, effects.waived)
@@ -440,7 +484,8 @@ def first_unsealed_hour(frontier: Frontier) -> Hour:
     Args:
         frontier: The oldest open hour of the type, with its seals.
     """
-    return later_hour(frontier.hour, 0 if frontier.seal is None else 1 + len(frontier.later_seals))
+    sealed = frontier.sealed_hours
+    return sealed[-1].hour.next() if sealed else frontier.hour
 
 
 def record_closed_hours(
@@ -456,7 +501,7 @@ def record_closed_hours(
     Args:
         database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
-        closings: Published buckets. Those of one type must be consecutive and in order.
+        closings: Published buckets. Those of one type must be those that were sealed, in order.
 
     Raises:
         StaleDriver: Another process has taken over the lease, or a type's oldest open hour has
@@ -468,7 +513,7 @@ def record_closed_hours(
         f = c.frontier
         assert f.seal is not None
         assert (c.manifest.type, c.manifest.hour) == (f.event_type, str(f.hour))
-        assert f.event_type not in last or f.hour == last[f.event_type].frontier.hour.next(), (
+        assert f.event_type not in last or (f.hour == last[f.event_type].frontier.after.hour), (
             "hours close in turn"
         )
         first.setdefault(f.event_type, f)
@@ -477,7 +522,7 @@ def record_closed_hours(
         _move_all(
             connection,
             HourState.SEALED,
-            [(first[t], *_after_close(c.frontier)) for t, c in last.items()],
+            [(first[t], *_closed_values(c.frontier)) for t, c in last.items()],
         )
         insert_closed_buckets(connection, [(c.frontier.hour, c.manifest) for c in closings])
         for c in closings:
@@ -491,12 +536,13 @@ def record_closed_hours(
             connection.execute(done, closed)
 
 
-def _after_close(closed: Frontier) -> tuple[HourState, dict[str, Any]]:
+def _closed_values(closed: Frontier) -> tuple[HourState, dict[str, Any]]:
     assert closed.seal is not None
-    left = encode_seals(closed.later_seals) if closed.later_seals else None
+    after, left = closed.after, closed.later_seals
     return HourState.SEALED if left else HourState.OPEN, {
-        "hour": closed.hour.end_s,
-        "seal": left,
+        "hour": after.hour.start_s,
+        "backfilled_hour": after.backfilled_hour.start_s if after.backfilled_hour else None,
+        "seal": encode_seals(left) if left else None,
         **encode_settled_offsets(closed.seal.audit_next),
     }
 

@@ -169,6 +169,7 @@ frontiers = Table(
     Column("seal", Text),  # JSON of `model.Seal`, from sealed on
     Column("alarm", Text),  # JSON of the findings of the last proof that failed, or null
     _later("settled_further"),  # JSON: the same as settled_next, by further site
+    _later("backfilled_hour", BigInteger),  # the newest closed hour before first_hour
     _bytes(DIGEST),
 )
 

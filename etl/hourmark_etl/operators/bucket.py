@@ -274,12 +274,12 @@ def verify(event_type: str | None, hour: str | None, as_json: bool, config: Conf
             hours = [parse_hour(hour, config)]
         else:
             hours = list_hours(storage, name, config.parsing.bucket_seconds)
-            findings += find_gaps(name, hours)
         checked = []
         for verdict in (verify_bucket(storage, name, each) for each in hours):
             checked.append(verdict)
             findings += verdict.findings
             click.echo(format_bucket_report(verdict), err=as_json)
+        findings += find_gaps(name, hours, checked)
         findings += find_late_clashes(storage, name, checked)
         verdicts += checked
     print_lines(format_verification_summary(verdicts, findings, as_json))
@@ -365,7 +365,9 @@ def _explain_missing_marker(
     except HourmarkError:
         return MissingMarker(str(error), BucketExit.OPEN)
     code = exit_of_explanation(answer)
-    if answer.grade is not None:  # closed in the ledger
+    if answer.state == "skipped":
+        code = BucketExit.NO_BUCKET
+    elif answer.grade is not None:  # closed in the ledger
         code = BucketExit.ERROR
     asked = f"`hourmark bucket why {event_type} {hour}`"
     return MissingMarker(f"{error}; {asked} reports: {answer.summary}", code)

@@ -19,9 +19,9 @@ class BucketExit(enum.IntEnum):
     """The state of a bucket as the exit code of a command.
 
     `PROVED`, `TIMED_OUT`, `FORCED`: the bucket is closed with this grade. `OPEN`: the bucket is not
-    closed yet. `NO_BUCKET`: the bucket will never exist, because the event type is unknown or its
-    buckets begin later. `ERROR`: the state cannot be determined, or the bucket or the ledger is
-    damaged.
+    closed yet. `NO_BUCKET`: the bucket will never exist, because the event type is unknown, its
+    buckets begin later, or a back-fill skipped the hour. `ERROR`: the state cannot be determined,
+    or the bucket or the ledger is damaged.
     """
 
     PROVED = 0
@@ -34,13 +34,13 @@ class BucketExit(enum.IntEnum):
 
 EXIT_CODES: Final = """\b
 Exit codes:
-  0  the bucket is closed as proved
+  0  the bucket is closed as proved, or the hour was skipped by a bucket that is
   1  the state cannot be determined, or the bucket or the ledger is damaged
   2  the arguments or the configuration are invalid
   3  the bucket is not closed yet
   4  the bucket is closed as timed_out
   5  the bucket is closed as forced
-  6  the bucket will never exist: unknown type, or an hour before its first
+  6  the bucket will never exist: unknown type, an hour before its first, or (show) a skipped hour
 """
 
 _BY_GRADE: Final = {

@@ -259,13 +259,13 @@ def open_bucket_row(
         and the key `state`. `overdue_s` is added: seconds since the end of the hour, at least 0.
         Columns about closed buckets are None.
     """
-    overdue_s = (now_ms - frontier.hour.end_ms) / 1000
+    ended_s = (now_ms - frontier.hour.end_ms) / 1000
     is_own = blocker is not None and blocker.hour == frontier.hour
     text = "; ".join(blocker.what) if blocker is not None and is_own else ""
-    if missing_driver and overdue_s >= 0:
+    if missing_driver and ended_s >= 0:
         text = f"{missing_driver}; then: {text}" if text else missing_driver
     text = text or (
-        f"its end, in {format_duration(-overdue_s)}" if overdue_s < 0 else "the closer's next poll"
+        f"its end, in {format_duration(-ended_s)}" if ended_s < 0 else "the closer's next poll"
     )
     if frontier.state is HourState.DAMAGED:
         text = "; ".join(frontier.alarm)
@@ -274,7 +274,7 @@ def open_bucket_row(
         frontier.hour,
         frontier.state.value,
         waits_for=text if len(text) <= waits_max else f"{text[:waits_max]} …",
-        overdue_s=round(max(0.0, overdue_s), 1),
+        overdue_s=round(max(0.0, (now_ms - frontier.due_ms) / 1000), 1),
     )
 
 

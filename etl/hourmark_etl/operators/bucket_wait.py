@@ -23,12 +23,11 @@ from hourmark.errors import Unavailable
 from hourmark.printing import json_option, print_json
 from hourmark.records.hours import Hour
 from hourmark_etl.errors import DamagedRow, NoLedger
-from hourmark_etl.humanize import format_count, format_duration
+from hourmark_etl.humanize import format_duration
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import read_type_names
 from hourmark_etl.ledger.heartbeat import describe_missing_driver, last_heartbeat_ms
 from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
-from hourmark_etl.ledger.maintenance.overview import read_closed_manifest
 from hourmark_etl.ledger.overrides import blockers
 from hourmark_etl.model import Frontier, HourState
 from hourmark_etl.operators.bucket_exits import EXIT_CODES, BucketExit, exit_of_explanation
@@ -38,8 +37,9 @@ from hourmark_etl.operators.explain import (
     HourFacts,
     explain_hour,
     format_explanation,
+    format_hours_before,
 )
-from hourmark_etl.operators.hour_facts import read_frontier, read_hour_facts
+from hourmark_etl.operators.hour_facts import read_frontier, read_hour_facts, read_manifests
 from hourmark_etl.options import hour_argument, parse_hour, print_lines, type_argument
 
 POLL_SECONDS: Final = 1.0
@@ -58,7 +58,7 @@ class BucketPoll:
         exit_code: Exit code for the state; `OPEN` if waiting may help.
         waits_for: Readable text about what an open bucket waits for; empty for any other state.
         row: Table row of the bucket, as in `hourmark bucket ls --json`; None if the ledger cannot
-            be read. Its `state` may also be `later`, `before-first` or `unknown-type`.
+            be read. Its `state` may also be `later`, `skipped`, `before-first` or `unknown-type`.
         error: Why the ledger cannot be read; None if it can.
     """
 
@@ -147,9 +147,7 @@ class BucketPoller:
             raise DamagedRow("frontiers", f"type {self._event_type!r}", self._event_type)
         if frontier is not None and self._hour >= frontier.hour:
             return self._read_open(database, frontier, now_ms)
-        manifest = None
-        if frontier is not None and self._hour >= frontier.first_hour:
-            manifest = read_closed_manifest(database, self._event_type, self._hour)
+        manifest, following = read_manifests(database, frontier, self._event_type, self._hour)
         explanation = explain_hour(
             HourFacts(
                 event_type=self._event_type,
@@ -158,14 +156,17 @@ class BucketPoller:
                 deadline_seconds=self._config.etl.deadline_seconds,
                 frontier=frontier,
                 manifest=manifest,
+                following=following,
             )
         )
         row = (
-            make_row(self._event_type, self._hour, explanation.state)
+            make_row(self._event_type, self._hour, explanation.state, grade=explanation.grade)
             if manifest is None
             else manifest_row(self._event_type, self._hour, manifest)
         )
-        return BucketPoll(exit_code=exit_of_explanation(explanation), row=row)
+        exit_code = exit_of_explanation(explanation)
+        waits_for = explanation.summary if exit_code is BucketExit.OPEN else ""
+        return BucketPoll(exit_code=exit_code, row=row, waits_for=waits_for)
 
     def _read_open(self, database: Database, frontier: Frontier, now_ms: int) -> BucketPoll:
         found = blockers(database, self._hour.length_s, [self._event_type])
@@ -174,11 +175,8 @@ class BucketPoller:
         row = open_bucket_row(frontier, blocker, silent, now_ms, _WAITS_MAX)
         text = str(row["waits_for"])
         if self._hour > frontier.hour:
-            before = (self._hour.start_s - frontier.hour.start_s) // self._hour.length_s
-            text = (
-                f"{format_count(before, 'earlier hour')}, first {frontier.hour}, which waits for: "
-                f"{text}"
-            )
+            before = format_hours_before(frontier, self._hour, "earlier hour")
+            text = f"{before}, first {frontier.hour}, which waits for: {text}"
             overdue_s = round(max(0.0, (now_ms - self._hour.end_ms) / 1000), 1)
             own = {"hour": str(self._hour), "state": "later", "overdue_s": overdue_s}
             row |= {**own, "waits_for": text}

@@ -121,6 +121,8 @@ class HourFacts:
             reviewed by an operator.
         manifest: Manifest (content of the `_SUCCESS` file) of the hour's closed bucket; None if the
             hour is not closed.
+        following: Manifest of the first closed bucket after an hour before the type's first hour
+            that has no bucket; None otherwise, and if there is no such bucket.
         driver_heartbeat_ms: Time of the driver's last heartbeat, Unix milliseconds; None if there
             is none.
     """
@@ -136,6 +138,7 @@ class HourFacts:
     override: Override | None = None
     set_aside: int = 0
     manifest: Manifest | None = None
+    following: Manifest | None = None
     driver_heartbeat_ms: int | None = None
 
     @property
@@ -170,9 +173,11 @@ class Explanation:
     Attributes:
         event_type: The event type.
         hour: The hour, as text.
-        state: `closed`; for the type's oldest open hour, `open` (waiting for records), `frozen`
+        state: `closed`; `skipped` for an hour without a bucket between back-filled buckets, which
+            held nothing; for the type's oldest open hour, `open` (waiting for records), `frozen`
             (being compared with the audit records) or `sealed` (being written); `later` for an hour
-            after it; `before-first` for an hour before the type's first bucket; `damaged` if the
+            after it, and for an hour that may still be back-filled; `before-first` for an hour
+            before the type's first bucket; `damaged` if the
             type's ledger row is damaged; or `unknown-type`.
         summary: One readable sentence.
         frontier: The type's oldest open hour as text, to which the reasons apply; None for a closed
@@ -180,8 +185,9 @@ class Explanation:
         reasons: Reasons, the most important first.
         times_out_at_ms: Time at which the hour closes even if sources and promised events are
             missing, Unix milliseconds; None if no such time is known.
-        grade: Grade of the closed bucket (`proved`, `timed_out` or `forced`); None if the hour is
-            not closed, or if the ledger has no bucket for it.
+        grade: Grade of the closed bucket (`proved`, `timed_out` or `forced`); for a skipped hour,
+            that of the bucket after it. None if the hour is not closed, or if the ledger has no
+            bucket for it.
     """
 
     event_type: str
@@ -212,9 +218,9 @@ def explain_hour(facts: HourFacts) -> Explanation:
     if f.state is HourState.DAMAGED:
         reasons = [Reason(what, _DO_BY_PHASE[ClosingPhase.LEDGER]) for what in f.alarm]
         return _said(facts, f.state.value, "the ledger's row of the type is damaged", reasons)
-    if facts.hour < f.first_hour:
-        return _before_first(facts, f)
     if facts.hour < f.hour:
+        if facts.manifest is None and facts.hour < f.first_hour:
+            return _without_bucket(facts, f)
         return explain_closed_hour(facts.event_type, facts.hour, facts.manifest)
     reasons = [*_reasons(facts, f)]
     if more := len(reasons[REASONS_SHOWN:]):
@@ -240,7 +246,7 @@ def _said(
 
 def _times_out_at_ms(facts: HourFacts, f: Frontier) -> int | None:
     # None if the hour does not close by time alone in the present situation.
-    at_ms = f.hour.end_ms + round(facts.deadline_seconds * 1000)
+    at_ms = f.due_ms + round(facts.deadline_seconds * 1000)
     if f.state is not HourState.OPEN or not f.hour.end_ms <= facts.now_ms < at_ms:
         return None
     waits = facts.blocker is not None and facts.blocker.phase not in _ENDED_BY_DEADLINE
@@ -264,17 +270,51 @@ def _unknown(facts: HourFacts) -> Explanation:
     )
 
 
+def _without_bucket(facts: HourFacts, f: Frontier) -> Explanation:
+    # The hour is before the frontier and before the type's first hour.
+    if f.previous_hour is None:
+        summary = (
+            f"it has no bucket yet: nothing of {f.event_type} is closed, and no event of the hour "
+            "is staged"
+        )
+        reason = Reason(
+            f"events of the hour that arrive before the next hour, {f.hour}, is closed are "
+            "back-filled; later ones are late events",
+            "nothing: deliver the events, if there are any",
+        )
+        return _said(facts, "later", summary, [reason], f)
+    if facts.following is None:
+        summary = (
+            "it held nothing and was skipped; the marker of the next bucket, "
+            f"{f.hour}, will state it"
+        )
+        return _said(facts, "later", summary, [*_reasons(facts, f)], f)
+    if facts.following.previous is None:
+        return _before_first(facts, f)
+    after = facts.following
+    summary = (
+        f"closed without a bucket: it held nothing. The marker of {after.hour}, closed as "
+        f"{after.grade.value} at {format_iso(after.closed_at_ms)}, follows that of "
+        f"{facts.following.previous.hour}"
+    )
+    reason = Reason(
+        "a back-fill skips hours that hold nothing; events that arrived later are late events of "
+        "later buckets",
+        f"`hourmark bucket show {f.event_type} {after.hour}` shows that marker",
+    )
+    skipped = _said(facts, "skipped", summary, [reason])
+    return dataclasses.replace(skipped, grade=after.grade.value)
+
+
 def _before_first(facts: HourFacts, f: Frontier) -> Explanation:
+    first = f.first_hour if facts.following is None else facts.following.hour
     reason = Reason(
         "events of this hour that arrive are carried as late events, by the bucket that "
         f"is open then (now {f.hour})",
         f"look for them in later buckets: `hourmark bucket ls {facts.event_type}` shows "
         "which hold late events",
     )
-    summary = (
-        f"it has no bucket and will have none: buckets of {facts.event_type} begin at "
-        f"{f.first_hour}"
-    )
+    summary = f"it has no bucket and will have none: buckets of {facts.event_type} begin at {first}"
     return _said(facts, "before-first", summary, [reason], f)
 
 
@@ -352,13 +392,30 @@ def _summary(facts: HourFacts, f: Frontier) -> str:
     }[f.state]
     if facts.hour == f.hour:
         return f"{state}; it is the next hour of {f.event_type} to close, and {when}"
-    before = (facts.hour.start_s - f.hour.start_s) // f.hour.length_s
+    before = format_hours_before(f, facts.hour, "hour")
     own = (facts.hour.end_ms - facts.now_ms) / 1000
     ends = f"; it ends in {format_duration(own)} itself" if own > 0 else ""
     return (
-        f"not its turn yet{ends}: {format_count(before, 'hour')} of {f.event_type} close before "
+        f"not its turn yet{ends}: {before} of {f.event_type} close before "
         f"it, first {f.hour}, which is {state}"
     )
+
+
+def format_hours_before(f: Frontier, hour: Hour, noun: str) -> str:
+    """Format how many hours of a type close before a given later hour.
+
+    Args:
+        f: Oldest open hour of the type.
+        hour: The later hour.
+        noun: Singular noun for an hour, such as `earlier hour`.
+
+    Returns:
+        A text such as `3 earlier hours`. Without a number while the type is back-filled, as hours
+        that hold nothing are skipped.
+    """
+    if f.hour < f.first_hour:
+        return f"{noun}s that hold something"
+    return format_count((hour.start_s - f.hour.start_s) // f.hour.length_s, noun)
 
 
 def _reasons(facts: HourFacts, f: Frontier) -> Iterator[Reason]:

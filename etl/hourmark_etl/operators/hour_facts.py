@@ -10,12 +10,16 @@ from __future__ import annotations
 from hourmark.config.loading import Config
 from hourmark.errors import HourmarkError
 from hourmark.records.hours import Hour
+from hourmark.records.manifest import Manifest
 from hourmark_etl.buckets.reader import read_manifest
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import frontiers, read_type_names
 from hourmark_etl.ledger.heartbeat import last_heartbeat_ms
 from hourmark_etl.ledger.hosts.reporters import reporters
-from hourmark_etl.ledger.maintenance.overview import read_closed_manifest
+from hourmark_etl.ledger.maintenance.overview import (
+    read_closed_manifest,
+    read_following_manifest,
+)
 from hourmark_etl.ledger.overrides import blockers, overrides
 from hourmark_etl.ledger.staged.set_aside import count_unreviewed_records
 from hourmark_etl.model import Frontier
@@ -35,6 +39,31 @@ def read_frontier(database: Database, event_type: str, bucket_seconds: int) -> F
         The frontier; None if the ledger does not have the type.
     """
     return next(iter(frontiers(database, bucket_seconds, [event_type])), None)
+
+
+def read_manifests(
+    database: Database, frontier: Frontier | None, event_type: str, hour: Hour
+) -> tuple[Manifest | None, Manifest | None]:
+    """Return the manifest of an hour's bucket, or else of the bucket that skips the hour.
+
+    Args:
+        database: The ledger (the ETL's state database).
+        frontier: Oldest open hour of the event type; None if the ledger does not have the type.
+        event_type: Name of the event type.
+        hour: The hour.
+
+    Returns:
+        The manifest of the hour's own bucket, and that of the first bucket after it. The first is
+        None if the hour has no closed bucket. The second is None if it has one, if no later bucket
+        is closed, and for hours that a back-fill cannot have skipped.
+
+    Raises:
+        DamagedRow: A ledger row of the buckets is damaged.
+    """
+    manifest = read_closed_manifest(database, event_type, hour)
+    if manifest or frontier is None or not hour < min(frontier.hour, frontier.first_hour):
+        return manifest, None
+    return None, read_following_manifest(database, event_type, hour)
 
 
 def read_hour_facts(
@@ -58,6 +87,7 @@ def read_hour_facts(
     """
     length_s = config.parsing.bucket_seconds
     frontier = read_frontier(database, event_type, length_s)
+    manifest, following = read_manifests(database, frontier, event_type, hour)
     return HourFacts(
         event_type=event_type,
         hour=hour,
@@ -69,7 +99,8 @@ def read_hour_facts(
         blocker=blockers(database, length_s, [event_type]).get(event_type),
         override=overrides(database).get(event_type),
         set_aside=count_unreviewed_records(database, event_type),
-        manifest=read_closed_manifest(database, event_type, hour),
+        manifest=manifest,
+        following=following,
         driver_heartbeat_ms=last_heartbeat_ms(database),
     )
 

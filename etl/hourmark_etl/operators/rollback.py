@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator
 from typing import Final
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func, or_, select
 from sqlalchemy.exc import DBAPIError
 
 from hourmark.config.loading import Config
@@ -26,6 +26,7 @@ from hourmark_etl.ledger.hosts.sites import read_further_sites
 
 _SITES: Final = 5  # the schema revision that introduced further sites
 _DAYS: Final = 6  # the schema revision that packs rows of older buckets
+_BACKFILL: Final = 7  # the schema revision that introduced back-filled hours
 _NO_WAY: Final = "nothing: stay with this version"
 
 
@@ -81,6 +82,21 @@ def permanent_obstacles(
         yield from _to_be_told(connection, older_version)
     if revision >= _SITES > older_version.ledger:
         yield from _sites(connection, older_version)
+    if revision >= _BACKFILL > older_version.ledger:
+        yield from _backfills(connection, older_version)
+
+
+def _backfills(connection: Connection, older: OlderVersion) -> Iterator[Obstacle]:
+    # The older version would close each of the hours that a back-fill skips, or report them missing.
+    f = tables.frontiers.c
+    query = select(f.type).where(or_(f.backfilled_hour.is_not(None), f.hour < f.first_hour))
+    if names := sorted(connection.execute(query).scalars()):
+        yield Obstacle(
+            "etl.ledger",
+            f"hours before the first one of {', '.join(names)} are back-filled, and "
+            f"{older.name} takes the hours skipped between them for missing buckets",
+            _NO_WAY,
+        )
 
 
 def _markers(

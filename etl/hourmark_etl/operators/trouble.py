@@ -36,7 +36,7 @@ from hourmark_etl.ledger.maintenance.overview import read_closed_manifest
 from hourmark_etl.ledger.overrides import Blocker, blockers
 from hourmark_etl.ledger.read_errors import read_errors
 from hourmark_etl.ledger.staged.set_aside import count_unreviewed_records
-from hourmark_etl.model import ClosingPhase, Frontier, HourState, ReportedSource, later_hour
+from hourmark_etl.model import ClosingPhase, Frontier, HourState, ReportedSource
 from hourmark_etl.operators.explain import HourFacts, explain_hour
 
 REGULAR_PHASES: Final = (
@@ -149,7 +149,7 @@ def _count_dead_letters(database: Database, facts: LedgerFacts) -> int:
         return 0
     count, hour = 0, found[0].hour
     for _ in range(min(_NEWEST_BUCKETS, 3600 // hour.length_s)):
-        hour = later_hour(hour, -1)
+        hour = hour.previous()
         try:
             manifest = read_closed_manifest(database, DEAD_LETTERS.name, hour)
         except HourmarkError:  # `hourmark ledger check` reports it
@@ -161,8 +161,10 @@ def _count_dead_letters(database: Database, facts: LedgerFacts) -> int:
 
 
 def _closed_lately(database: Database, f: Frontier, now_ms: int) -> bool:
+    if f.previous_hour is None:
+        return False
     try:
-        manifest = read_closed_manifest(database, f.event_type, later_hour(f.hour, -1))
+        manifest = read_closed_manifest(database, f.event_type, f.previous_hour)
     except HourmarkError:
         return False
     return manifest is not None and now_ms - manifest.closed_at_ms < 2 * OVERDUE_MS
@@ -247,7 +249,7 @@ def _overriding_cause(facts: LedgerFacts, heard_ms: int | None) -> str | None:
     if heard_ms is not None and facts.now_ms - heard_ms > SILENT_MS:
         return _NO_REPORTS
     is_overdue = any(
-        f.state is not HourState.DAMAGED and facts.now_ms - f.hour.end_ms > OVERDUE_MS
+        f.state is not HourState.DAMAGED and facts.now_ms - f.due_ms > OVERDUE_MS
         for f in facts.frontiers
     )
     return _NO_REPORTS if heard_ms is None and is_overdue else None
@@ -348,7 +350,7 @@ def _is_unexplained(facts: LedgerFacts, f: Frontier) -> bool:
     return (
         f.state is not HourState.DAMAGED
         and _own_blocker(facts, f) is None
-        and facts.now_ms - f.hour.end_ms > UNEXPLAINED_MS
+        and facts.now_ms - f.due_ms > UNEXPLAINED_MS
     )
 
 
@@ -356,7 +358,7 @@ def _cause(facts: LedgerFacts, f: Frontier, overriding: str | None) -> tuple[str
     # What types have in common that are reported together; None if the type is not in trouble.
     if f.state is HourState.DAMAGED:
         return "damaged", ""
-    ended_ms = facts.now_ms - f.hour.end_ms
+    ended_ms = facts.now_ms - f.due_ms
     blocker = _own_blocker(facts, f)
     is_regular = blocker is None or blocker.phase in REGULAR_PHASES
     if overriding == _NO_DRIVER or (overriding == _NO_REPORTS and is_regular):
@@ -379,7 +381,7 @@ def _waiting_types(
 ) -> Problem:
     oldest = min(found, key=_age)
     names = sorted(f.event_type for f in found)
-    since_ms = min(f.hour.end_ms for f in found)
+    since_ms = min(f.due_ms for f in found)
     if cause[0] == _NO_DRIVER:
         what = "hours have ended and are not closed, because no driver runs"
         do = "`hourmark etl run`; hours then close by themselves, the oldest first"

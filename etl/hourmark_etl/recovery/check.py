@@ -21,6 +21,7 @@ from hourmark_etl.buckets.reader import BadMarker, find_manifest, list_hours, li
 from hourmark_etl.errors import DamagedRow, Unreadable
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.bucket_rows import (
+    ClosedSpan,
     bucket_rows,
     make_damaged_bucket_error,
     make_late_hour_rows,
@@ -135,6 +136,9 @@ def check_chains(
 ) -> Iterator[LedgerFinding]:
     """Check that the closed buckets of each event type have no gap up to the oldest open one.
 
+    Only hours before the type's first hour may be missing: a back-fill skips those that hold
+    nothing.
+
     The content of the oldest open bucket of a type may already be fixed ("sealed"). The ledger must
     then contain a seal, which is the stored result of the proof of completeness. Otherwise, it must
     not contain one.
@@ -147,18 +151,29 @@ def check_chains(
         One finding per inconsistency; nothing if the closed hours of all types are complete.
     """
     with database.reading() as connection:
-        closed = {
-            event_type: tuple(span) for event_type, span in read_closed_spans(connection).items()
+        closed = read_closed_spans(connection)
+        backfilled = {
+            f.event_type: _split_backfilled(connection, f)
+            for f in known_frontiers
+            if f.hour <= f.first_hour or f.backfilled_hour is not None
         }
     for f in known_frontiers:
         if f.state is HourState.DAMAGED:
             closed.pop(f.event_type, None)
             continue
-        wanted = (f.hour.start_s - f.first_hour.start_s) // f.hour.length_s
-        count, first, last = closed.pop(
-            f.event_type, (0, f.first_hour.start_s, f.first_hour.start_s - f.hour.length_s)
-        )
-        if (count, first, last + f.hour.length_s) != (wanted, f.first_hour.start_s, f.hour.start_s):
+        wanted = max(0, (f.hour.start_s - f.first_hour.start_s) // f.hour.length_s)
+        span = closed.pop(f.event_type, None)
+        before_s, span = backfilled.get(f.event_type, (None, span))
+        if before_s != (f.backfilled_hour.start_s if f.backfilled_hour else None):
+            newest = "none" if before_s is None else str(Hour(before_s, f.hour.length_s))
+            detail = (
+                f"the newest closed hour before {f.first_hour} is {newest}, and "
+                f"{f.backfilled_hour or 'none'} by its row"
+            )
+            yield LedgerFinding(LedgerFault.CHAIN, f.event_type, detail)
+        first_s, end_s = f.first_hour.start_s, max(f.hour, f.first_hour).start_s
+        count, first, last = span or (0, first_s, first_s - f.hour.length_s)
+        if (count, first, last + f.hour.length_s) != (wanted, first_s, end_s):
             detail = (
                 f"{count} closed hours; from {f.first_hour} to the frontier {f.hour} there "
                 f"are {wanted}"
@@ -172,6 +187,21 @@ def check_chains(
             )
     for event_type in closed:
         yield LedgerFinding(LedgerFault.CHAIN, event_type, "closed buckets, but no frontier")
+
+
+def _split_backfilled(connection: Connection, f: Frontier) -> tuple[int | None, ClosedSpan | None]:
+    # Return the newest closed hour before the type's first hour, in Unix seconds, and the span of
+    # the closed hours from the first hour on. Each is None if there is no such hour.
+    before_s: int | None = None
+    regular: list[int] = []
+    with contextlib.suppress(DamagedRow):  # the digest check reports it
+        for row in bucket_rows(connection, f.event_type):
+            if row.hour_s < f.first_hour.start_s:
+                before_s = max(row.hour_s, before_s or 0)
+            else:
+                regular.append(row.hour_s)
+    span = ClosedSpan(len(regular), min(regular), max(regular)) if regular else None
+    return before_s, span
 
 
 def check_late_hours(database: Database, bucket_seconds: int) -> Iterator[LedgerFinding]:
@@ -273,7 +303,8 @@ def _listing_fault(f: Frontier, listed_hour: int, latest: int) -> str:
     # Return why groups of these hours cannot be listed for that hour; empty if they can.
     if latest > listed_hour:
         return f"one of {Hour.containing(latest * 1000, f.hour.length_s)} is later than its bucket"
-    if listed_hour < f.first_hour.start_s:
+    has_backfill = f.backfilled_hour is not None or f.hour < f.first_hour
+    if listed_hour < f.first_hour.start_s and not has_backfill:
         return f"before the type's first hour {f.first_hour}"
     if listed_hour >= first_unsealed_hour(f).start_s and f.state is not HourState.FROZEN:
         return f"the frontier {f.hour} is {f.state.value}"
@@ -311,12 +342,27 @@ def check_markers(
         )
     for event_type, hours in on_storage.items():
         own = frontier.get(event_type)
+        known = _backfilled_hours(database, own) if own else set[Hour]()
         strange = [
-            h for h in hours if own is None or not own.first_hour <= h < first_unsealed_hour(own)
+            h
+            for h in hours
+            if own is None
+            or not (h in known or own.first_hour <= h)
+            or h >= first_unsealed_hour(own)
         ]
         yield from filter(
             None, (_marker_problem(database, storage, event_type, hour, None) for hour in strange)
         )
+
+
+def _backfilled_hours(database: Database, f: Frontier) -> set[Hour]:
+    sealed = {at.hour for at in f.sealed_hours}
+    if f.backfilled_hour is None:
+        return sealed
+    with contextlib.suppress(DamagedRow), database.reading() as connection:
+        rows = bucket_rows(connection, f.event_type, to_s=f.backfilled_hour.start_s)
+        sealed |= {Hour(row.hour_s, f.hour.length_s) for row in rows}
+    return sealed
 
 
 def _closed_buckets(database: Database, f: Frontier) -> Iterator[tuple[str, Hour, str]]:

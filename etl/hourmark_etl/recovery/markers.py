@@ -98,17 +98,15 @@ def _contradiction(storage: Storage, frontier: Frontier, identity: tuple[str, in
             f"{found.ledger_commit}), and the "
             f"ledger ({identity[0]}, commit {identity[1]}) has not even sealed it"
         )
-    if frontier.hour == frontier.first_hour:
+    last = frontier.previous_hour
+    if frontier.hour <= frontier.first_hour:  # a back-fill may have skipped hours
         for hour in list_hours(storage, frontier.event_type, unsealed.length_s):
-            if not frontier.hour <= hour < unsealed and find_manifest(
-                storage, frontier.event_type, hour
-            ):
-                return (
-                    f"{frontier.event_type} {hour} is closed, and the ledger has closed none "
-                    "of the type"
-                )
+            is_later = hour >= unsealed or (last is None and hour < frontier.hour)
+            if is_later and find_manifest(storage, frontier.event_type, hour):
+                closed = "none of the type" if last is None else f"the type up to {last}"
+                return f"{frontier.event_type} {hour} is closed, and the ledger has closed {closed}"
+    if last is None:
         return ""
-    last = frontier.hour.previous()
     try:
         found = find_manifest(storage, frontier.event_type, last)
     except (BadMarker, ContentLost) as error:

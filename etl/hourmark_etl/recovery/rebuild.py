@@ -26,6 +26,7 @@ from sqlalchemy import Connection, delete, insert, or_, select
 
 from hourmark.errors import Finding, Unavailable, UsageError
 from hourmark.records.event_id import SIZE
+from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
 from hourmark.rules.revision import KnownSchema, RulesBook, SchemaMeaning
 from hourmark_etl.buckets.reader import list_types
@@ -51,6 +52,7 @@ from hourmark_etl.recovery.storage_scan import (
     BucketChain,
     audit_next,
     find_used_epochs,
+    is_named_before,
     read_chain,
     scan_unaudited_files,
 )
@@ -154,10 +156,9 @@ class _Rebuild:
     def _put_buckets(self, event_type: str) -> None:
         closed = read_chain(self.sources.storage, event_type, self.sources.bucket_seconds)
         for at, (hour, manifest) in enumerate(closed):
-            if at and closed[at - 1][0].next() != hour:
-                self.result.notes.append(
-                    f"{event_type}: no bucket between {closed[at - 1][0]} and {hour}"
-                )
+            before = closed[at - 1][0] if at else None
+            if before and before.next() != hour and not is_named_before(manifest, before):
+                self.result.notes.append(f"{event_type}: no bucket between {before} and {hour}")
             self.commits.add(manifest.ledger_commit)
             self.ledgers.add(manifest.ledger)
             self.schemas |= {
@@ -196,18 +197,22 @@ class _Rebuild:
             for event_type in own.first_hours_s.keys() - self.begun.keys():
                 self.begun[event_type] = own
         for event_type in sorted(self.begun.keys() | self.chains.keys()):
-            chain, begun = self.chains.get(event_type), self.begun.get(event_type)
-            first_s = min(
-                ([chain.first.start_s] if chain else [])
-                + ([begun.first_hours_s[event_type]] if begun else [])
-            )
+            chain = self.chains.get(event_type)
+            first_s = self._first_hour(event_type)
+            before = chain.last_before(Hour(first_s, chain.first.length_s)) if chain else None
             self.frontiers[event_type] = chain.frontier.start_s if chain else first_s
             sources, shard = self._declared_sources(event_type)
             self.shards[event_type] = shard
             settled = chain.settled_next if chain else NO_AUDIT_OFFSETS
             self.connection.execute(
                 insert_frontier(
-                    event_type, first_s, shard, sources, self.frontiers[event_type], settled
+                    event_type,
+                    first_s,
+                    shard,
+                    sources,
+                    self.frontiers[event_type],
+                    settled,
+                    before.start_s if before else None,
                 )
             )
         self.result.types = len(self.frontiers)
@@ -218,6 +223,13 @@ class _Rebuild:
                 f"nothing tells where these types begin: {', '.join(unknown)}; run "
                 "`hourmark types apply` with their --first-hour"
             )
+
+    def _first_hour(self, event_type: str) -> int:
+        # Buckets before the recorded first hour were back-filled. Without a record, those before the
+        # last skipped hours were.
+        if begun := self.begun.get(event_type):
+            return begun.first_hours_s[event_type]
+        return self.chains[event_type].runs[-1][0].start_s
 
     def _name_ledger(self, recorded: Sequence[FirstHours]) -> None:
         # Records of first hours are in order of their commit numbers.
@@ -346,6 +358,7 @@ def check_ledger_is_empty(connection: Connection, rules: RulesBook) -> None:
         f.state != HourState.OPEN.value,
         f.settled_next != 0,
         f.settled_further.is_not(None),
+        f.backfilled_hour.is_not(None),
         f.seal.is_not(None),
         f.alarm.is_not(None),
     )

@@ -41,12 +41,15 @@ class BucketChain:
             in these buckets. The offsets are those of the last bucket that was closed at least one
             hour (`EARLIEST_MS`) before the start of `frontier`: no event that was read from Kafka
             by then can belong to `frontier` or a later hour. Empty if there is no such bucket.
+        runs: First and last hour of each run of buckets without an hour missing in between,
+            ascending. Hours between runs held nothing when they were skipped by a back-fill.
     """
 
     first: Hour
     last: Manifest
     frontier: Hour
     closed_next: Mapping[Key, int]
+    runs: tuple[tuple[Hour, Hour], ...]
 
     @classmethod
     def from_markers(cls, closed: Sequence[tuple[Hour, Manifest]]) -> BucketChain:
@@ -64,7 +67,13 @@ class BucketChain:
             closed[-1][1],
             frontier,
             {(o.topic_id, o.partition): o.next for o in offsets},
+            _runs([hour for hour, _ in closed]),
         )
+
+    def last_before(self, hour: Hour) -> Hour | None:
+        """Return the last hour with a bucket before a given hour; None if there is none."""
+        before = [(first, last) for first, last in self.runs if first < hour]
+        return min(before[-1][1], hour.previous()) if before else None
 
     @property
     def settled_next(self) -> AuditOffsets:
@@ -78,6 +87,16 @@ class BucketChain:
             cluster, from the manifest of the last bucket.
         """
         return audit_next(self.last)
+
+
+def _runs(hours: Sequence[Hour]) -> tuple[tuple[Hour, Hour], ...]:
+    runs: list[tuple[Hour, Hour]] = []
+    for hour in hours:
+        if runs and runs[-1][1].next() == hour:
+            runs[-1] = (runs[-1][0], hour)
+        else:
+            runs.append((hour, hour))
+    return tuple(runs)
 
 
 def audit_next(manifest: Manifest) -> AuditOffsets:
@@ -125,8 +144,8 @@ def read_chain(
         for hour, marker in zip(hours, markers, strict=True)
     ]
     for marker, ((hour, _), (after, manifest)) in zip(markers, pairwise(chain), strict=False):
-        if hour.next() == after and manifest.previous != PreviousMarker.from_marker(
-            str(hour), marker
+        if (hour.next() == after or is_named_before(manifest, hour)) and (
+            manifest.previous != PreviousMarker.from_marker(str(hour), marker)
         ):
             raise BadMarker(
                 f"{event_type} {after} does not follow the marker of {hour} as it stands: one "
@@ -135,6 +154,16 @@ def read_chain(
                 f"{hour}` shows details"
             )
     return chain
+
+
+def is_named_before(manifest: Manifest, hour: Hour) -> bool:
+    """Return whether a marker refers to the bucket of an hour as the one before it.
+
+    Args:
+        manifest: Manifest of the later bucket.
+        hour: Hour of the earlier bucket.
+    """
+    return manifest.previous is not None and manifest.previous.hour == str(hour)
 
 
 def list_batch_folders(storage: Storage) -> list[str]:

@@ -102,6 +102,8 @@ def slowest_source(
 def oldest_open_ages_s(frontiers: Collection[Frontier], now_ms: int) -> dict[str, float]:
     """Return how long the next bucket of each event type has been overdue.
 
+    Back-filled hours count from the end of their type's first hour.
+
     Args:
         frontiers: Oldest open hour of each event type.
         now_ms: Current time, Unix milliseconds.
@@ -112,10 +114,10 @@ def oldest_open_ages_s(frontiers: Collection[Frontier], now_ms: int) -> dict[str
         omitted.
     """
     ended = sorted(
-        (f for f in frontiers if f.hour.end_ms <= now_ms and f.state is not HourState.DAMAGED),
-        key=lambda f: (f.hour, f.event_type),
+        (f for f in frontiers if f.due_ms <= now_ms and f.state is not HourState.DAMAGED),
+        key=lambda f: (f.due_ms, f.event_type),
     )
-    return {f.event_type: (now_ms - f.hour.end_ms) / 1000 for f in ended[:OLDEST_SHOWN]}
+    return {f.event_type: (now_ms - f.due_ms) / 1000 for f in ended[:OLDEST_SHOWN]}
 
 
 def compute_gauges(

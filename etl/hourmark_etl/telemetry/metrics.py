@@ -17,7 +17,6 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from hourmark.records.hours import Hour
 from hourmark.records.manifest import Grade, Manifest
 from hourmark_etl.model import from_row
 
@@ -316,19 +315,20 @@ class EtlMetrics:
         self.batch_seconds.observe(batch.duration_s)
         self.last_batch.set(now_ms / 1000)
 
-    def count_closed_bucket(self, hour: Hour, manifest: Manifest) -> None:
+    def count_closed_bucket(self, due_ms: int, manifest: Manifest) -> None:
         """Update the metrics after a bucket is closed.
 
         The metrics cover the grade (whether the bucket is proved complete), the closing delay, the
         timely and late events, removed duplicates, and events without an audit record.
 
         Args:
-            hour: Hour of the bucket.
+            due_ms: Time from which the delay counts, Unix milliseconds: the end of the hour, or for a
+                back-filled hour the end of its type's first hour.
             manifest: Manifest of the bucket.
         """
         late = sum(manifest.late.values())
         self.buckets_closed.labels(manifest.grade.value).inc()
-        self.closing_delay.observe(max(0.0, (manifest.closed_at_ms - hour.end_ms) / 1000))
+        self.closing_delay.observe(max(0.0, (manifest.closed_at_ms - due_ms) / 1000))
         self.events_closed.labels(Timeliness.TIMELY).inc(manifest.events - late)
         self.events_closed.labels(Timeliness.LATE).inc(late)
         self.duplicates_removed.inc(manifest.duplicates_removed)

@@ -191,12 +191,12 @@ class DriverProgress:
         self._logged_at_s, self._logged_totals = now_s, totals
 
     def _oldest(self, found: Sequence[Frontier], now_ms: int) -> OverdueHour | None:
-        f = min(found, key=lambda f: (f.hour, f.event_type), default=None)
-        if f is None or now_ms - f.hour.end_ms < OVERDUE_SECONDS * 1000:
+        f = min(found, key=lambda f: (f.due_ms, f.event_type), default=None)
+        if f is None or now_ms - f.due_ms < OVERDUE_SECONDS * 1000:
             return None
         wait = blockers(self._database, self._bucket_seconds).get(f.event_type)
         what = wait.what if wait is not None and wait.hour == f.hour else f.alarm
-        return OverdueHour(f.event_type, str(f.hour), (now_ms - f.hour.end_ms) / 1000, tuple(what))
+        return OverdueHour(f.event_type, str(f.hour), (now_ms - f.due_ms) / 1000, tuple(what))
 
 
 def format_caught_up(source: ReportedSource | None, now_ms: int) -> str:

@@ -71,13 +71,13 @@ def next_hours(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return the hour of the next bucket to close for each event type.
 
     Args:
-        rows: Rows of `hourmark bucket ls --json`. Rows of closed buckets are ignored.
+        rows: Rows of `hourmark bucket ls --summary --json`.
 
     Returns:
-        Maps each type name to the label of an hour, such as `2026-11-21T05`. Types without an open
-        bucket in `rows` are absent.
+        Maps each type name to the label of an hour, such as `2026-11-21T05`. The label is empty for
+        a type that has closed nothing, as its first bucket may be that of any older hour.
     """
-    return {row["type"]: row["hour"] for row in rows if row["state"] != _CLOSED}
+    return {row["type"]: (row["next_hour"] or "") if row["last_hour"] else "" for row in rows}
 
 
 def buckets_closed_since(
@@ -87,8 +87,8 @@ def buckets_closed_since(
 
     Args:
         rows: Rows of `hourmark bucket ls --json`.
-        since: Result of `next_hours` for the earlier listing. For types that are absent, all closed
-            buckets are returned.
+        since: Result of `next_hours` for the earlier listing. For types that are absent, or whose
+            label is empty, all closed buckets are returned.
 
     Returns:
         The rows of these buckets, in the order of `rows`.

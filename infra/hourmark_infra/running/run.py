@@ -108,16 +108,17 @@ def merge_settings(stack: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str
 def first_hour_options(config: Config, now_ms: int) -> tuple[str, ...]:
     """Return the option `--first-hour` for `hourmark types apply` if the first hour is configured.
 
-    The first hour is the first hourly bucket of new event types. Without this option, buckets start
-    at the current hour, and older lines become late events.
+    The first hour is the first hourly bucket of new event types. From it on, each hour has a bucket;
+    older lines are back-filled to buckets of their own hours. Without the option, buckets start at
+    the current hour.
 
     Args:
         config: Configuration with `types.first_hour` and the bucket length.
         now_ms: Current time in Unix milliseconds.
 
     Returns:
-        `("--first-hour", HOUR)`; empty if `types.first_hour` is not set, is not a valid hour, or is
-        more than 300 buckets in the past.
+        `("--first-hour", HOUR)`, with the hour before the current one if `types.first_hour` is more
+        than 300 buckets in the past. Empty if it is not set or is not a valid hour.
     """
     first, length_s = config.types.first_hour, config.parsing.bucket_seconds
     if first is None:
@@ -126,11 +127,9 @@ def first_hour_options(config: Config, now_ms: int) -> tuple[str, ...]:
         begins = Hour.parse(first, length_s)
     except ValueError:
         return ()  # `types apply` reports the invalid setting
-    return (
-        ("--first-hour", first)
-        if begins >= Hour.containing(now_ms, length_s).earliest_chain_start()
-        else ()
-    )
+    current = Hour.containing(now_ms, length_s)
+    is_recent = begins >= current.earliest_chain_start()
+    return ("--first-hour", first if is_recent else str(current.previous()))
 
 
 def names_kafka(own: Mapping[str, Any]) -> bool:
@@ -272,7 +271,7 @@ class Run:
         self._complete.unlink(missing_ok=True)
         self._start_components(config, ["service"])
         with self._progress.awaiting("the ledger to be read"):
-            since = next_hours(self._list_open_buckets())
+            since = next_hours(self._query_json("bucket", "ls", "--summary"))
         tailed = self._drain_tailer()
         if was_complete and not tailed["ranges"]:
             self._mark_complete()
@@ -435,7 +434,8 @@ class Run:
         return rows
 
     def _list_closed_buckets(self, since: Mapping[str, str]) -> list[dict[str, Any]]:
-        first = ("--from", min(since.values())) if since else ()
+        oldest = min(since.values(), default="")
+        first = ("--from", oldest) if oldest else ()
         rows: list[dict[str, Any]] = self._query_json("bucket", "ls", "--state", "closed", *first)
         return rows
 

@@ -53,6 +53,8 @@ class Closing(Path):
 
     def _open(self) -> None:
         book = self.ledger
+        if self._back_fill():
+            self.cut = None
         if self.hour <= book.frontier:
             return None
         if book.frontier in self.store.closed and self.breaks != "older-copy-accepted":
@@ -64,12 +66,55 @@ class Closing(Path):
             self.cut = Cut(begun=self.hour, waived=waiting, edge_control=self.edge["audit"].end)
             self.note("cut begun")
         elif self._arrived(self.cut):
+            if self._skip_empty_hours(self.cut):
+                self.cut = None
+                return None
             for g in book.groups:
                 if g.listed is None and g.hour <= book.frontier:
                     g.listed = book.frontier
             book.state = "frozen"
             self.note("frozen")
         return None
+
+    def _pending(self, below: int | None = None) -> set[int]:
+        """Hours before the first one that hold rows of no bucket, or promises (below an offset)."""
+        book = self.ledger
+        rows = {g.hour for g in book.groups if g.listed is None}
+        promised = {
+            h
+            for k in book.promises
+            if below is None or k.at < below
+            for h, _, _ in k.record.promised
+        }
+        return {h for h in rows | promised if h < self.first_hour}
+
+    def _back_fill(self) -> bool:
+        """While nothing is closed, the frontier is the oldest hour that holds something."""
+        book, pending = self.ledger, self._pending()
+        if book.last_closed is not None and (self.breaks != "back-fill-reopens" or not pending):
+            return False
+        oldest = min(pending | {self.first_hour})
+        if moved := oldest != book.frontier:
+            book.frontier = oldest
+            self.note("back-fill begins at an older hour")
+        return moved
+
+    def _skip_empty_hours(self, cut: Cut) -> bool:
+        """Before the first hour, the frontier passes hours that hold nothing below the cut, whose
+        promises are all staged by then.
+        """
+        book = self.ledger
+        if book.frontier >= self.first_hour:
+            return False
+        assert cut.audit_next is not None
+        pending = {h for h in self._pending(cut.audit_next) if h >= book.frontier}
+        if self.breaks == "skip-unlooked":
+            pending = set()
+        following = min(pending | {self.first_hour})
+        if moved := following != book.frontier:
+            self.note("empty hours skipped")
+            book.frontier = following
+        return moved
 
     def _arrived(self, cut: Cut) -> bool:
         """Phase by phase: promises first, then the events that they speak of."""
@@ -307,7 +352,7 @@ class Closing(Path):
             seal,
         ) and self.breaks != "older-copy-accepted":
             return self._foreign("another ledger's bucket stands")
-        book.settled_next, book.frontier = seal.audit_next, h + 1
+        book.settled_next, book.frontier, book.last_closed = seal.audit_next, h + 1, h
         book.state, book.seal, self.cut = "open", None, None
         self.note("closed")
         return None

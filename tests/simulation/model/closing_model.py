@@ -70,6 +70,8 @@ BREAKS = {
         "staged files that the ledger does not know are deleted although its offsets lie "
         "before the logs"
     ),
+    "back-fill-reopens": "back-fill begins at an older hour although later ones are closed",
+    "skip-unlooked": "hours before the first one are skipped although they hold something",
     "promises-cleaned-early": (
         "promises are deleted once they are settled, though a rebuild may need them for the "
         "frontier hour"

@@ -18,6 +18,10 @@ class World(Recovery):
         before = self.store.closed.get(h)
         if before is not None and before.events != bucket.events:
             raise Broken(f"bucket {h} changed after closing")
+        if before is None and any(other > h for other in self.store.closed):
+            raise Broken(f"bucket {h} was closed after a later one")
+        if h > self.first_hour and h - 1 not in self.store.closed:
+            raise Broken(f"bucket {h} was closed, and the hour before it has none")
         for other, old in self.store.closed.items():
             if other != h and old.events & bucket.events:
                 raise Broken(f"an event is in bucket {other} and in {h}")

@@ -165,6 +165,7 @@ class Ledger:
     promises: list[Known] = dataclasses.field(default_factory=list)
     unaudited: list[int] = dataclasses.field(default_factory=list)  # numbers of files
     frontier: int = 0
+    last_closed: int | None = None  # the bucket before the frontier's; None: nothing is closed
     settled_next: int = 0
     state: str = "open"
     seal: Seal | None = None

@@ -31,7 +31,9 @@ class Path:
         self.rnd = random.Random(seed)
         self.breaks, self.verbose = breaks, verbose
         self.seen: collections.Counter[str] = collections.Counter()
-        self.hour = 0  # the wall clock
+        # Hours from this one on have a bucket each; of earlier ones only those that hold something.
+        self.first_hour = 5 if seed % 7 == 3 and seed % 16 != 3 else 0
+        self.hour = self.first_hour  # the wall clock
         self.ranges: dict[int, Range] = {}
         self.edge = {p: Log() for p in PARTITIONS}
         self.central = {p: Log() for p in PARTITIONS}
@@ -43,7 +45,7 @@ class Path:
         self.away_to = 0  # hour to which the mirror copies nothing
         self.gentle = False  # nothing is destroyed in this history
         self.faulty_mirror = breaks in ("count-only", "no-proof", "faulty-mirror")
-        self.ledger, self.store = Ledger(), Store()
+        self.ledger, self.store = Ledger(frontier=self.first_hour), Store()
         self.appended = 0
 
     def note(self, what: str) -> None:
@@ -57,14 +59,15 @@ class Path:
         return self.rnd.random() < 0.03
 
     def cut_range(self) -> None:
-        """A host writes lines: of now, of some hours ago, or by a clock that is a few minutes
-        ahead, of the hour to come.
+        """A host writes lines: of now, of some hours ago, by a clock that is a few minutes ahead,
+        of the hour to come, or finds an old file, of hours before the type's first one.
         """
         r = self.rnd
         hours = []
         for _ in range(r.randint(1, 4)):
             ago = 0 if r.random() < 0.8 else r.choice((-1, -1, 1, 2, 3))
-            hours.append(max(0, self.hour - ago))
+            old = self.first_hour and r.random() < 0.1
+            hours.append(r.choice((0, 2)) if old else max(0, self.hour - ago))
         self._take(
             r.randint(0, 2), tuple(Event(i, h, i) for h in hours for i in [r.getrandbits(40)])
         )

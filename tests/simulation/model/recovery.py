@@ -79,7 +79,7 @@ class Recovery(Closing):
                 "copy of a replaced ledger refused"
             )  # what it stages has been deleted as nobody's
         if (
-            old.frontier + (old.state == "sealed") in self.store.closed
+            any(h >= old.frontier + (old.state == "sealed") for h in self.store.closed)
             and self.breaks != "older-copy-accepted"
         ):
             return self.note("restore refused")
@@ -144,11 +144,12 @@ class Recovery(Closing):
     def rebuild(self) -> None:
         """See the module."""
         closed, intact = self.store.closed, [f for f in self.store.files.values() if not f.damaged]
-        book = Ledger(uuid=self.rnd.getrandbits(40))
+        book = Ledger(uuid=self.rnd.getrandbits(40), frontier=self.first_hour)
         self.store.ledger = book.uuid
-        while book.frontier in closed:
-            book.settled_next = closed[book.frontier].seal.audit_next
-            book.frontier += 1
+        if closed:
+            book.last_closed = max(closed)
+            book.settled_next = closed[book.last_closed].seal.audit_next
+            book.frontier = book.last_closed + 1
         if self.breaks != "unaudited-forgotten":
             book.unaudited = [n for n, s in self.store.unaudited.items() if s.hour < book.frontier]
         book.offsets = {p: log.start for p, log in self.central.items()}

@@ -10,17 +10,31 @@ import fastavro
 from tests.support.memory_storage import MemoryStorage
 from tests.support.simulator.losses import ID_BYTES, Losses
 from tests.support.simulator.producers import Producers
-from tests.support.simulator.sites import FakeMirror
-from tests.support.simulator.truth import FIRST_HOUR, TYPES, VALUE_CHANGED, Broken, Event, Range
+from tests.support.simulator.sites import ALIAS, FakeMirror
+from tests.support.simulator.truth import (
+    FIRST_HOUR,
+    OLD_HOURS,
+    TYPES,
+    VALUE_CHANGED,
+    Broken,
+    Event,
+    Range,
+)
 
 from hourmark.avro.framing import framing_header
 from hourmark.kafka.clients import Partition
-from hourmark.kafka.topic_names import AUDIT
+from hourmark.kafka.topic_names import AUDIT, central_topic
 from hourmark.records.event_id import EventId
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import MARKER, Grade, Manifest, PreviousMarker
 from hourmark.records.record_key import RecordKey
 
+# Hours of old files, and those after them, which an override may close.
+_BACKFILLED = sorted(
+    h
+    for h in {Hour(old.start_s + 3600 * n) for old in OLD_HOURS for n in range(6)}
+    if h < FIRST_HOUR
+)
 WOKEN = "closer woken"  # as the world counts it
 LOST = (
     "may be missing",
@@ -59,6 +73,12 @@ class Judge:
             ) != self._undamaged(content):
                 raise Broken(f"the closed bucket {event_type} {hour} has changed")
         for event_type in TYPES:
+            for hour in _BACKFILLED:
+                path = hour.bucket_path(event_type)
+                if (event_type, hour) not in self.closed and self._storage.exists(path):
+                    self._take_in(event_type, hour, self._storage.content(path))
+                    self._seen["back-filled buckets"] += 1
+                    self._check_held(event_type, hour)
             hour = FIRST_HOUR
             while hour.end_ms <= self._producers.clock.now_ms():
                 if (event_type, hour) not in self.closed:
@@ -82,36 +102,25 @@ class Judge:
     def _undamaged(self, content: dict[str, bytes]) -> dict[str, bytes]:
         return {path: c for path, c in content.items() if path not in self._losses.markers}
 
-    def _marker_before(self, event_type: str, hour: Hour) -> bytes:
+    def _marker_of(self, event_type: str, hour: Hour) -> bytes:
         """As it was closed: nobody may follow another, or one that is gone.
 
         A closer that woke may have looked before.
         """
-        path = f"{hour.previous().bucket_path(event_type)}/{MARKER}"
+        path = f"{hour.bucket_path(event_type)}/{MARKER}"
         if path in self._losses.markers and self._seen[WOKEN] == self._woken:
             raise Broken(
-                f"{event_type} {hour} was closed while the marker before it was damaged or gone"
+                f"a bucket was closed while the marker before it, {event_type} {hour}, was damaged "
+                "or gone"
             )
-        return self.closed[event_type, hour.previous()][path]
+        return self.closed[event_type, hour][path]
 
     def _take_in(self, event_type: str, hour: Hour, content: dict[str, bytes]) -> None:
         folder = hour.bucket_path(event_type)
         if f"{folder}/_SUCCESS" not in content:
             raise Broken(f"{folder} stands without a marker")
         manifest = Manifest.decode(content[f"{folder}/_SUCCESS"])
-        if hour > FIRST_HOUR and (event_type, hour.previous()) not in self.closed:
-            raise Broken(f"{event_type} {hour} was closed before the hour that precedes it")
-        first = hour == FIRST_HOUR
-        if manifest.previous != (
-            None
-            if first
-            else PreviousMarker.from_marker(
-                str(hour.previous()), self._marker_before(event_type, hour)
-            )
-        ):
-            raise Broken(
-                f"{event_type} {hour} does not follow the marker before it, but {manifest.previous}"
-            )
+        self._check_turn(event_type, hour, manifest)
         ids, numbers = [], list[tuple[EventId, int]]()
         for file in manifest.files:
             rows: Any = fastavro.reader(io.BytesIO(content[f"{folder}/{file.name}"]))
@@ -149,6 +158,31 @@ class Judge:
         self._check_conflicts(event_type, hour, manifest)
         if grade == "proved":
             self._check_proof(event_type, hour, manifest)
+
+    def _check_turn(self, event_type: str, hour: Hour, manifest: Manifest) -> None:
+        """Hours close in order, from the first one on without a gap, and each marker follows the
+        one before it.
+        """
+        if hour > FIRST_HOUR and (event_type, hour.previous()) not in self.closed:
+            raise Broken(f"{event_type} {hour} was closed before the hour that precedes it")
+        before = max((h for t, h in self.closed if t == event_type), default=None)
+        if before is not None and before > hour:
+            raise Broken(f"{event_type} {hour} was closed after {before}")
+        if manifest.previous != (
+            None
+            if before is None
+            else PreviousMarker.from_marker(str(before), self._marker_of(event_type, before))
+        ):
+            raise Broken(
+                f"{event_type} {hour} does not follow the marker before it, but {manifest.previous}"
+            )
+
+    def _check_held(self, event_type: str, hour: Hour) -> None:
+        """An hour before the first one that holds nothing has a bucket only by an override."""
+        manifest = self.manifests[event_type, hour]
+        holds = any(book.rows or book.promised for book in manifest.books.values())
+        if not holds and manifest.grade is not Grade.FORCED:
+            raise Broken(f"{event_type} {hour} holds nothing, and was not skipped")
 
     def _event(self, event_id: EventId, bucket: str) -> Event:
         if event_id not in self._producers.events:
@@ -283,7 +317,8 @@ class Judge:
         by_id = {bytes(x.id): x for x in self._producers.ranges}
         told = any(word in text for text in self._waived(event_type) for word in LOST)
         lost = {id(record) for record in self._mirror.skipped} if told else set()
-        gone = self._losses.gone(staged_by(manifest)) if told else ()
+        below = staged_by(manifest) | promised_by(manifest)
+        gone = self._losses.gone(below) if told else ()
         for record in self._producers.edge.logs[Partition(AUDIT, 0)].records:
             if (
                 record is None
@@ -330,6 +365,7 @@ class Judge:
         way is named.
         """
         self.check()
+        self._check_folders()
         lost = {r.key[:ID_BYTES] for r in self._mirror.skipped} | set(self._losses.gone())
         count = collections.Counter(self._producers.events[i].line for i in self.where)
         acked = (
@@ -370,6 +406,14 @@ class Judge:
                 )
 
         self._check_set_aside()
+
+    def _check_folders(self) -> None:
+        """No hour has a bucket but those of the old files, and all from the first one on."""
+        for event_type in TYPES:
+            known = {h.bucket_path(event_type) for t, h in self.closed if t == event_type}
+            files = self._storage.content(event_type)
+            if strange := {path.rpartition("/")[0] for path in files} - known:
+                raise Broken(f"buckets that nothing belongs into: {sorted(strange)}")
 
     def _check_set_aside(self) -> None:
         """Each record of an outsider that a bucket may have read is counted once; a ledger that was
@@ -416,3 +460,11 @@ class Judge:
 def staged_by(manifest: Manifest) -> dict[Partition, int]:
     """To where its topics were staged when it was frozen."""
     return {Partition(o.topic, o.partition): o.next for o in manifest.offsets}
+
+
+def promised_by(manifest: Manifest) -> dict[Partition, int]:
+    """To where promises were staged when it was cut."""
+    return {
+        Partition(central_topic(AUDIT, ALIAS if site == "0" else site), 0): offset
+        for site, offset in manifest.evidence.audit_next.items()
+    }

@@ -17,6 +17,7 @@ from tests.support.simulator.truth import (
     EDGE_PARTITIONS,
     FIRST_HOUR,
     HOSTS_OF,
+    OLD_HOURS,
     OUTSIDERS,
     PARSED,
     SCHEMA_IDS,
@@ -125,6 +126,20 @@ class Producers:
         if len(self.ranges) % 7 == 0:
             self.add_range(host.number, ())  # of nothing but blank lines
             self.seen["range of blank lines"] += 1
+
+    def cut_old_range(self, draw: int) -> None:
+        """A host finds an old file, whose lines were written before its types' first hour."""
+        r = random.Random(draw)
+        if not (living := [h for h in self.hosts if not h.dead and not h.gone]):
+            return
+        host, events = r.choice(living), []
+        for _ in range(r.randint(1, 4)):
+            event_type = r.choice(next(s.types for s in SOURCES if s.name == host.source))
+            time_ms = r.choice(OLD_HOURS).start_s * 1000 + r.randrange(3_600_000)
+            self.lines += 1
+            events.append(self.new_event(self.lines, host.number, event_type, time_ms))
+        self.add_range(host.number, tuple(events))
+        self.seen["old range"] += 1
 
     def send(self, draw: int) -> None:
         """A range is sent: it is acknowledged, or the ack is lost, or the service is killed before

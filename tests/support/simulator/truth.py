@@ -19,6 +19,8 @@ from hourmark.records.ranges import RangeId
 from hourmark.rules.event_types import EventType, Source
 
 FIRST_HOUR = Hour(1_800_000_000, 3600)
+# Hours of old files, in ascending order; those between them hold nothing.
+OLD_HOURS = tuple(Hour(FIRST_HOUR.start_s - 3600 * ago) for ago in (200_000, 41, 40, 7, 1))
 TYPES = ("click", "view")
 HOSTS_OF = {"app": 2, "web": 1}  # source → hosts
 SOURCES = [Source(name="app", types=["click", "view"]), Source(name="web", types=["view"])]

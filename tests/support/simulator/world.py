@@ -82,7 +82,7 @@ class DriverClock:
 class Metrics:
     """Counts nothing."""
 
-    def count_closed_bucket(self, hour: Hour, manifest: Manifest) -> None:
+    def count_closed_bucket(self, due_ms: int, manifest: Manifest) -> None:
         """See `hourmark_etl.closing.ports.ClosingMetrics`."""
 
 

@@ -48,7 +48,7 @@ def test_a_second_file_has_its_source_and_type_beside_the_first(out: Path) -> No
     type_before = (out / "types/app.toml").read_bytes()
     said = join(out, "b/app.log", "2026-11-21 10:00:00 WARN two\n").output
     assert (
-        f"from {tomllib.loads(before)['types']['first_hour']} on; older lines are late events"
+        f"from {tomllib.loads(before)['types']['first_hour']} on; older lines are back-filled"
         in said
     )
     assert (out / "hourmark.toml").read_text().startswith(before), "what is there stays as it was"
@@ -62,15 +62,15 @@ def test_a_second_file_has_its_source_and_type_beside_the_first(out: Path) -> No
 
 @pytest.mark.parametrize(
     ("buckets_ago", "theirs_ago", "expected_ago"),
-    [(5, 20, 20), (20, 5, 20), (20, 400, 20), (400, 20, 300)],
+    [(5, 20, 20), (20, 0, 1), (20, 400, 1), (0, 400, 0)],
     ids=[
         "theirs are earlier",
         "its own are earlier",
         "theirs are too long ago",
-        "its own are too long ago",
+        "its own are of now",
     ],
 )
-def test_buckets_of_what_joins_begin_with_its_oldest_line(
+def test_buckets_of_what_joins_begin_where_theirs_do_or_just_before_now(
     out: Path, monkeypatch: pytest.MonkeyPatch, buckets_ago: int, theirs_ago: int, expected_ago: int
 ) -> None:
     now = Hour.parse("2026-11-24T10:00", 600)

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from hourmark_verify.judge.buckets import StoredBucket
 from hourmark_verify.judge.expectations import DestroyedEvent
-from hourmark_verify.judge.marker import MarkerLink, OriginHourCounts
+from hourmark_verify.judge.marker import Marker, MarkerLink, OriginHourCounts
 from hourmark_verify.judge.report import FindingKind
 
 
@@ -129,7 +129,8 @@ def find_chain_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, st
     These conditions are checked:
 
     - Each marker refers to the preceding marker by hour and digest.
-    - Each bucket starts when the preceding one ends.
+    - Each bucket starts when the preceding one ends, unless that one holds something: a back-fill
+      skips hours that hold nothing.
     - The commit number of a ledger (the database of the ETL) never decreases.
     - A ledger is not used again after another one was used.
 
@@ -148,7 +149,7 @@ def find_chain_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, st
             )
         before = MarkerLink(hour=bucket.hour, blake2b=bucket.blake2b)
     for last, bucket in itertools.pairwise(buckets):
-        if bucket.start_ms != last.end_ms:
+        if bucket.start_ms != last.end_ms and not _may_precede_skipped_hours(last.marker):
             yield (
                 bucket.path,
                 f"does not start at the end of the preceding bucket {last.path}",
@@ -163,6 +164,11 @@ def find_chain_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, st
     ]
     if len({*ledgers}) < len(ledgers):
         yield buckets[-1].path, f"the ledgers alternate: {', '.join(ledgers)}"
+
+
+def _may_precede_skipped_hours(marker: Marker) -> bool:
+    books = marker.books.values()
+    return marker.grade != "proved" or any(book.rows or book.promised for book in books)
 
 
 def find_offset_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, str]]:

@@ -339,7 +339,7 @@ class CutTaker:
             return self._waiting(
                 ClosingPhase.REPORTS, for_all, dict.fromkeys(asked, tuple(for_all))
             )
-        ends_ms = {f.event_type: f.hour.end_ms for f in frontiers}
+        ends_ms = {f.event_type: f.awaited_ms for f in frontiers}
         self._chosen = {
             t: r
             for t, r in asked.items()

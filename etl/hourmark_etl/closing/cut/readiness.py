@@ -7,7 +7,9 @@ deadlines would be judged by a wrong clock. Nothing closes either while no servi
 there is no clock to compare with and no service to confirm that an hour has all of its events.
 
 After its deadline an hour closes without the sources that have not caught up with its end: they are
-waived and named. A source that was waived because it fell silent is not awaited again until it
+waived and named. A back-filled hour waits until every source has caught up with the moment at which
+the closer noticed it, so an old file that is being delivered is awaited. The deadline of a back-filled hour counts from the end of the type's first hour, as
+its lines may be delivered years after they were written. A source that was waived because it fell silent is not awaited again until it
 reports.
 
 `DuplicateHostWatch` detects two live incarnations of one host id: a machine was cloned with its
@@ -145,7 +147,7 @@ def readiness(
     Returns:
         The time, and the sources that the next hour waits for or that are waived.
     """
-    end = frontier.hour.end_ms
+    end, due_ms = frontier.awaited_ms, frontier.due_ms
     behind: list[ReportedSource] = []
     others_ms = now_ms
     for group in reports.awaited_reporters(frontier):
@@ -154,10 +156,11 @@ def readiness(
                 others_ms = min(others_ms, _caught_up_ms(r))
                 break
             behind.append(r)
-    if behind and now_ms >= end + deadline_ms:
+    if behind and now_ms >= due_ms + deadline_ms:
         return Readiness(min(others_ms, now_ms - deadline_ms), (), tuple(behind))
-    waits_for = [_waits_for(r, end) for r in behind]
-    if now_ms < end:
+    event = "the back-fill began" if frontier.noticed_ms else "its end"
+    waits_for = [_waits_for(r, end, event) for r in behind]
+    if now_ms < frontier.hour.end_ms:
         waits_for.append(
             f"the hour has not ended by the closer's clock ({_seconds(end - now_ms)} to go)"
         )
@@ -182,7 +185,7 @@ def are_still_behind(
     """
     for r in waived:
         now = later.all.get((r.host_id, r.source))
-        if now is None or now.goodbye or _caught_up_ms(now) >= frontier.hour.end_ms:
+        if now is None or now.goodbye or _caught_up_ms(now) >= frontier.awaited_ms:
             return False
     return True
 
@@ -297,7 +300,7 @@ def adjust_for_new_sources(
     """
     if not new_sources:
         return readiness_before
-    if now_ms < frontier.hour.end_ms + deadline_ms:
+    if now_ms < frontier.due_ms + deadline_ms:
         return None
     return readiness_before._replace(
         watermark_ms=min(readiness_before.watermark_ms, now_ms - deadline_ms),
@@ -354,11 +357,11 @@ def compute_readiness_by_type(
     Returns:
         Readiness by event type; empty if no open hour has ended.
     """
-    known: dict[tuple[int, frozenset[str]], Readiness] = {}
+    known: dict[tuple[int, int, frozenset[str]], Readiness] = {}
     found = {}
     for f in frontiers:
         if f.state is HourState.OPEN and f.hour.end_ms <= now_ms:
-            of = (f.hour.end_ms, reports.live_sources(f))
+            of = (f.awaited_ms, f.due_ms, reports.live_sources(f))
             found[f.event_type] = known[of] = known.get(of) or readiness(
                 f, reports, now_ms, deadline_ms
             )
@@ -369,11 +372,11 @@ def _caught_up_ms(reporter: ReportedSource) -> int:
     return reporter.caught_up_at_ms or 0
 
 
-def _waits_for(r: ReportedSource, end_ms: int) -> str:
+def _waits_for(r: ReportedSource, end_ms: int, event: str) -> str:
     if r.caught_up_at_ms is None:
         return f"{r.name} ({r.host_id}): never caught up yet"
     return (
-        f"{r.name} ({r.host_id}): caught up {_seconds(end_ms - r.caught_up_at_ms)} before its end"
+        f"{r.name} ({r.host_id}): caught up {_seconds(end_ms - r.caught_up_at_ms)} before {event}"
     )
 
 

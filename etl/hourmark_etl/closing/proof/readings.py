@@ -374,6 +374,8 @@ def _blocked_hour(hour_s: int, reading: AuditVersion, frontier: Frontier | None)
     # Return the hour that a record's rows would be listed for; None if they are settled.
     if frontier is None:
         return hour_s
+    if frontier.previous_hour is None and frontier.seal is None:
+        return hour_s  # nothing is closed: an older hour is back-filled
     unsealed_s = first_unsealed_hour(frontier).start_s
     seals = [h.seal for h in frontier.sealed_hours if h.seal]
     settled_next = seals[-1].audit_next if seals else frontier.settled_next

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 
@@ -10,7 +11,11 @@ from sqlalchemy import select
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.bucket_rows import make_damaged_bucket_error, read_bucket_manifests
+from hourmark_etl.ledger.bucket_rows import (
+    bucket_rows,
+    make_damaged_bucket_error,
+    read_bucket_manifests,
+)
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.model import HourState
 
@@ -53,8 +58,11 @@ def read_fixed_hours(database: Database, bucket_seconds: int) -> dict[str, Fixed
 
 def _fixed(hour_s: int, state: HourState, seals: str | None, bucket_seconds: int) -> FixedHours:
     # A frozen type has listed at least its frontier hour; a sealed one has a seal for each hour
-    # that closes next.
-    count = 0 if state is HourState.OPEN else len(json.loads(seals)) if seals else 1
+    # that closes next. Seals of version 0.3.0 name no hour: theirs follow each other.
+    sealed = json.loads(seals) if seals else ()
+    if sealed and (last_s := sealed[-1].get("hour_s")) is not None:
+        return FixedHours(hour_s, last_s + bucket_seconds)
+    count = 0 if state is HourState.OPEN else len(sealed) or 1
     return FixedHours(hour_s, hour_s + count * bucket_seconds)
 
 
@@ -75,6 +83,31 @@ def read_closed_manifest(database: Database, event_type: str, hour: Hour) -> Man
     marker = read_closed_marker(database, event_type, hour)
     try:
         return None if marker is None else Manifest.decode(marker)
+    except ValueError as error:
+        raise make_damaged_bucket_error(event_type, hour.start_s) from error
+
+
+def read_following_manifest(database: Database, event_type: str, hour: Hour) -> Manifest | None:
+    """Return the ledger's copy of the manifest of the first closed bucket after an hour.
+
+    Args:
+        database: The ledger (the ETL's state database).
+        event_type: Event type of the bucket.
+        hour: The hour; its own bucket does not count.
+
+    Returns:
+        The manifest; None if no later bucket is closed.
+
+    Raises:
+        DamagedRow: The ledger row of the bucket is damaged, or its manifest is invalid.
+    """
+    with (
+        database.reading() as connection,
+        contextlib.closing(bucket_rows(connection, event_type, from_s=hour.end_s)) as rows,
+    ):
+        row = next(rows, None)
+    try:
+        return None if row is None else Manifest.decode(row.manifest.encode())
     except ValueError as error:
         raise make_damaged_bucket_error(event_type, hour.start_s) from error
 

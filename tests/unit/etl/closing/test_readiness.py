@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.support.records import DEADLINE_S, END, frontier, host_report, service, tailer
 
 from hourmark.records.host_reports import CLOCKS_APART_MS_MAX, SourceReport
+from hourmark.records.hours import Hour
 from hourmark_etl.closing.cut.readiness import (
     SILENT_MS,
     LatestReports,
@@ -37,7 +38,7 @@ def readiness(of: Frontier, reporters: Collection[ReportedSource], now_ms: int) 
 def is_ready(*reporters: ReportedSource, now_ms: int = END + 1, of: Frontier | None = None) -> bool:
     asked = of or frontier()
     found = compute_readiness_by_type([asked], LatestReports(reporters), now_ms, DEADLINE_MS)
-    return any(r.watermark_ms >= asked.hour.end_ms for r in found.values())
+    return any(r.watermark_ms >= asked.awaited_ms for r in found.values())
 
 
 def said(host_id: str, at_ms: int, caught_up_ms: int, ahead_ms: int) -> ReportedSource:
@@ -100,6 +101,22 @@ def test_types_of_the_same_sources_and_hour_share_an_answer_and_no_others() -> N
 
 def test_a_source_that_never_caught_up_holds_the_hour() -> None:
     assert not is_ready(SERVICE, tailer(caught_up_at_ms=None))
+
+
+def test_the_deadline_of_a_back_filled_hour_counts_from_the_end_of_the_first_hour() -> None:
+    old = dataclasses.replace(frontier(), hour=Hour(frontier().hour.start_s - 3600 * 200_000))
+    behind = tailer(caught_up_at_ms=None)
+    assert not is_ready(SERVICE, behind, of=old, now_ms=END + DEADLINE_MS - 1)
+    assert readiness(old, [SERVICE, behind], END + DEADLINE_MS).waived == (behind,)
+
+
+def test_a_back_filled_hour_waits_for_sources_that_deliver_an_old_file() -> None:
+    old = Hour(frontier().hour.start_s - 3600 * 200_000)
+    noticed = dataclasses.replace(frontier(), hour=old, noticed_ms=END - 1000)
+    found = readiness(noticed, [SERVICE, tailer(caught_up_at_ms=END - 3000)], END)
+    assert found.watermark_ms < noticed.awaited_ms
+    assert "caught up 2.0 s before the back-fill began" in found.waits_for[0]
+    assert is_ready(SERVICE, tailer(caught_up_at_ms=END - 1000), of=noticed, now_ms=END)
 
 
 def test_sources_that_cannot_carry_the_type_hold_nothing_up() -> None:

@@ -163,9 +163,24 @@ def test_a_bucket_that_will_never_exist_is_not_awaited(
 ) -> None:
     with Database(ledger_url) as database:
         add_type(database, "click")
+        close_next(database, "click", FIRST, Grade.PROVED)
     result = run(event_type, str(hour), "--timeout", "600", "--json")
     assert (result.exit_code, clock.slept) == (BucketExit.NO_BUCKET, [])
     assert json.loads(result.stdout)["state"] == state
+
+
+def test_an_hour_that_may_be_back_filled_is_awaited(
+    ledger_url: str, run: Run, clock: EventfulClock
+) -> None:
+    with Database(ledger_url) as database:
+        add_type(database, "click")
+        clock.at[20] = lambda: close_next(database, "click", FIRST, Grade.PROVED)
+        result = run("click", str(FIRST.previous()), "--timeout", "600", "--json")
+    assert (result.exit_code, json.loads(result.stdout)["state"]) == (
+        BucketExit.NO_BUCKET,
+        "before-first",
+    ), "the first bucket is another one"
+    assert 20 <= clock.elapsed_s <= 22
 
 
 def test_a_ledger_that_is_not_created_yet_is_awaited(

@@ -340,8 +340,14 @@ def test_a_closed_hour_without_a_bucket_leads_to_the_ledgers_check() -> None:
 
 
 def test_an_hour_before_the_first_says_where_its_events_go() -> None:
-    answer = explain_hour(facts(Hour(FIRST.start_s - 3600)))
+    answer = explain_hour(facts(Hour(FIRST.start_s - 3600), following=closed()))
     assert answer.state == "before-first" and f"begin at {FIRST}" in answer.summary
+
+
+def test_an_hour_before_the_first_may_be_back_filled_while_nothing_is_closed() -> None:
+    new = dataclasses.replace(FRONTIER, hour=FIRST, first_hour=FIRST)
+    answer = explain_hour(facts(FIRST.previous(), frontier=new))
+    assert answer.state == "later" and "nothing of click is closed" in answer.summary
 
 
 def test_an_unknown_type_suggests_what_may_be_meant() -> None:

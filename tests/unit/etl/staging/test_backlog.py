@@ -4,6 +4,8 @@ room.
 
 from __future__ import annotations
 
+import dataclasses
+
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.records import HOUR, frontier
@@ -16,18 +18,22 @@ def later(hours: int) -> Hour:
     return Hour(HOUR.start_s + 3600 * hours, 3600)
 
 
+def up_to(hours: int, first: int = 0) -> tuple[Hour, ...]:
+    return tuple(later(n) for n in range(first, hours + 1))
+
+
 def test_a_backlog_goes_as_far_as_the_watermark() -> None:
     watermarks = {"click": later(3).end_ms, "view": HOUR.end_ms + 5}
     assert plan_round([frontier("click"), frontier("view")], watermarks, {}) == {
-        "click": later(3),
-        "view": HOUR,
+        "click": up_to(3),
+        "view": (HOUR,),
     }
 
 
 def test_a_frontier_hour_takes_part_however_large_and_then_nothing_joins() -> None:
     sizes = {("click", HOUR.start_s): 100}
     assert plan_round([frontier("click")], {"click": later(3).end_ms}, sizes, bytes_max=10) == {
-        "click": HOUR
+        "click": (HOUR,)
     }
 
 
@@ -39,7 +45,18 @@ def test_an_hour_that_does_not_fit_ends_its_types_chain_but_no_other() -> None:
         sizes,
         bytes_max=10,
     )
-    assert planned == {"click": HOUR, "view": later(2)}
+    assert planned == {"click": (HOUR,), "view": up_to(2)}
+
+
+def test_before_the_first_hour_only_hours_that_hold_something_take_part() -> None:
+    backfilling = dataclasses.replace(frontier("click", later(-9)), first_hour=HOUR)
+    to_backfill = {"click": [later(n).start_s for n in (-9, -7, -2)]}
+    planned = plan_round([backfilling], {"click": later(1).end_ms}, {}, to_backfill)
+    assert planned == {"click": (later(-9), later(-7), later(-2), HOUR, later(1))}
+    open_ = plan_round([backfilling], {"click": HOUR.start_s * 1000}, {}, to_backfill)
+    assert open_ == {"click": (later(-9), later(-7), later(-2))}, "the first hour has not ended"
+    bounded = plan_round([backfilling], {"click": later(1).end_ms}, {}, to_backfill, hours_max=2)
+    assert bounded == {"click": (later(-9), later(-7))}
 
 
 @given(
@@ -59,12 +76,13 @@ def test_a_round_is_bounded_and_within_every_watermark(
     watermarks = {t: later(at + more).end_ms for t, (at, more) in types.items()}
     sizes = {(t, later(n).start_s): size for t in types for n in range(12)}
     planned = plan_round(ready, watermarks, sizes, hours_max=hours_max, bytes_max=bytes_max)
-    count = sum(
-        (last.start_s - later(types[t][0]).start_s) // 3600 + 1 for t, last in planned.items()
+    count = sum(map(len, planned.values()))
+    assert all(
+        hours == up_to(types[t][0] + len(hours) - 1, types[t][0]) for t, hours in planned.items()
     )
     assert len(planned) == min(len(types), hours_max)
     assert count <= hours_max
     assert (count - len(planned)) * size <= bytes_max
-    assert all(last.end_ms <= watermarks[t] for t, last in planned.items())
+    assert all(hours[-1].end_ms <= watermarks[t] for t, hours in planned.items())
     if hours_max >= len(types) * 7 and bytes_max >= size * len(types) * 7:
-        assert all(last.end_ms == watermarks[t] for t, last in planned.items())
+        assert all(hours[-1].end_ms == watermarks[t] for t, hours in planned.items())

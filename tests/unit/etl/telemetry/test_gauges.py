@@ -140,11 +140,14 @@ def test_who_said_goodbye_or_was_waived_holds_no_watermark_back() -> None:
 
 
 def test_the_oldest_hours_that_have_ended_are_shown() -> None:
-    types = [frontier(f"t{n}", Hour(HOUR.start_s - 3600 * n)) for n in range(OLDEST_SHOWN + 5)]
+    hours = [Hour(HOUR.start_s - 3600 * n) for n in range(OLDEST_SHOWN + 5)]
+    types = [frontier(f"t{n}", hour, first_hour=hour) for n, hour in enumerate(hours)]
     ages = oldest_open_ages_s(types, HOUR.start_s * 1000)
     assert len(ages) == OLDEST_SHOWN
     assert next(iter(ages.items())) == (f"t{OLDEST_SHOWN + 4}", 3600.0 * (OLDEST_SHOWN + 3))
     assert oldest_open_ages_s([frontier()], HOUR.start_s * 1000) == {}
+    backfilled = frontier(hour=Hour(HOUR.start_s - 3600 * 200_000))
+    assert oldest_open_ages_s([backfilled], END) == {"click": 0}, "from its first hour's end"
 
 
 def test_the_window_of_lags_is_five_minutes_long() -> None:

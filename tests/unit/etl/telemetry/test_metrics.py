@@ -116,7 +116,7 @@ def test_a_closed_bucket_is_counted_under_its_grade_with_its_delay() -> None:
         "unaudited": 1,
     }
     metrics.count_closed_bucket(
-        HOUR, manifest(**counts, grade=Grade.TIMED_OUT, closed_at_ms=closed_at_ms)
+        HOUR.end_ms, manifest(**counts, grade=Grade.TIMED_OUT, closed_at_ms=closed_at_ms)
     )
     shown(
         metrics,

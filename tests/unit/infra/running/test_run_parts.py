@@ -79,7 +79,7 @@ def test_each_setting_is_the_users_and_the_rest_the_stacks() -> None:
     ("first", "said"),
     [
         ("2026-11-21T05:00", ("--first-hour", "2026-11-21T05:00")),
-        ("2026-11-21T04:59", ()),
+        ("2026-11-21T04:59", ("--first-hour", "2026-11-21T09:59")),
         ("2026-11-21T05:00:07", ()),
         (None, ()),
     ],
@@ -184,7 +184,7 @@ def test_what_says_nothing_is_not_closed() -> None:
 
 
 def test_the_buckets_of_a_run_are_those_that_were_open_when_it_began() -> None:
-    before = next_hours([row("a", "05:00", events=3), row("a", "05:01", open_=True)])
+    before = next_hours([{"type": "a", "last_hour": "05:00", "next_hour": "05:01"}])
     after = [
         row("a", "05:00", events=3),
         row("a", "05:01", events=2),
@@ -197,6 +197,12 @@ def test_the_buckets_of_a_run_are_those_that_were_open_when_it_began() -> None:
 def test_buckets_of_a_type_that_was_applied_meanwhile_are_told_too() -> None:
     rows = [row("new", "05:00", events=3)]
     assert buckets_closed_since(rows, {}) == rows
+
+
+def test_back_filled_buckets_of_a_type_that_had_closed_nothing_are_told_too() -> None:
+    before = next_hours([{"type": "a", "last_hour": None, "next_hour": "2026-11-21T05"}])
+    rows = [row("a", "2005-06-03T15", events=3)]
+    assert buckets_closed_since(rows, before) == rows
 
 
 def test_one_log_has_each_whole_line_once_with_its_name(tmp_path: Path) -> None:

@@ -1,0 +1,85 @@
+"""Finds the hours before a type's first hour that hold something, for back-filling them.
+
+Every hour from a type's first hour on has a bucket. Lines that are older get buckets of their own
+hours as long as the type has closed no later one. An hour holds something if staged events of it
+are in no bucket, or if audit records promise events of it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from sqlalchemy import func, select
+
+from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.database import Database, select_by_names
+from hourmark_etl.model import FIRST_SITE, AuditOffsets, Frontier
+
+_EVENTS: Final = tables.groups.c
+_PROMISES: Final = tables.audit_groups.c
+
+
+def find_hours_to_backfill(
+    database: Database, frontiers: Collection[Frontier], below_offsets: AuditOffsets | None = None
+) -> dict[str, list[int]]:
+    """Return the hours before each type's first hour that hold something and can have a bucket.
+
+    If hours of a type are closed, only hours from its oldest open hour on can have a bucket. Events
+    of the earlier ones are late events.
+
+    Args:
+        database: The ledger (the ETL's state database).
+        frontiers: Oldest open hour of each type.
+        below_offsets: Only audit records below these offsets count; None counts all.
+
+    Returns:
+        Hours in ascending order by event type, Unix seconds. Types without such an hour are
+        missing.
+    """
+    spans = {
+        f.event_type: range(0 if f.previous_hour is None else f.hour.start_s, f.first_hour.start_s)
+        for f in frontiers
+    }
+    found = defaultdict[str, set[int]](set)
+    for event_type, hour_s, site, first_offset in _read_hours(database, spans):
+        is_counted = (
+            first_offset is None
+            or below_offsets is None
+            or first_offset < below_offsets.offset_of(site or FIRST_SITE)
+        )
+        if hour_s in spans[event_type] and is_counted:
+            found[event_type].add(hour_s)
+    return {event_type: sorted(hours) for event_type, hours in found.items()}
+
+
+def _read_hours(
+    database: Database, spans: Mapping[str, range]
+) -> list[tuple[str, int, str | None, int | None]]:
+    # Return type and hour of staged events that are in no bucket, and of promises with their site
+    # and first offset.
+    last_s = max((span.stop for span in spans.values()), default=0)
+    events = (
+        select(_EVENTS.type, _EVENTS.hour)
+        .where(_EVENTS.listed_hour.is_(None), _EVENTS.hour < last_s)
+        .distinct()
+    )
+    promises = (
+        select(
+            _PROMISES.type,
+            _PROMISES.hour,
+            _PROMISES.site,
+            func.min(_PROMISES.first_offset).label("first"),
+        )
+        .where(_PROMISES.hour < last_s)
+        .group_by(_PROMISES.type, _PROMISES.hour, _PROMISES.site)
+    )
+    names = sorted(spans)
+    with database.reading() as connection:
+        listed = select_by_names(connection, events, _EVENTS.type, names)
+        promised = select_by_names(connection, promises, _PROMISES.type, names)
+        return [
+            *((row["type"], row["hour"], None, None) for row in listed),
+            *((row["type"], row["hour"], row["site"], row["first"]) for row in promised),
+        ]

@@ -1,0 +1,32 @@
+"""Histories in which hosts find files that are older than their types' first hour: hours that hold
+something are back-filled in order, and the others are skipped.
+"""
+
+from __future__ import annotations
+
+import collections
+import random
+from pathlib import Path
+from typing import Final
+
+import pytest
+from tests.simulation.histories import LOSSES, WEIGHTS, play, random_history
+
+pytestmark = pytest.mark.slow
+
+HISTORIES: Final = 40
+HISTORIES_MAX: Final = 60
+OLD: Final = {**WEIGHTS, "cut_old_range": 8, "tick": 4, "force": 0}
+SEED: Final = random.Random(37).randrange(1 << 16)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("losses", [{}, LOSSES], ids=["nothing is lost", "with losses"])
+def test_every_history_with_old_files_keeps_the_promise(
+    losses: dict[str, int], ledgers: Path, template: Path
+) -> None:
+    seen: collections.Counter[str] = collections.Counter()
+    for seed in range(SEED, SEED + HISTORIES):
+        seen.update(play(random_history(seed, {**OLD, **losses}), ledgers, template).seen)
+    for kind in ("old range", "back-filled buckets", "buckets proved", "closer killed"):
+        assert seen[kind] > 0, f"{kind}: never, so the histories cover too little"
