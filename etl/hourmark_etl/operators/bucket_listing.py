@@ -23,6 +23,7 @@ from hourmark.config.redaction import redact
 from hourmark.errors import HourmarkError
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Grade, Manifest
+from hourmark.rules.event_types import DEAD_LETTERS
 from hourmark_etl.buckets.reader import (
     BadMarker,
     NotClosed,
@@ -177,7 +178,7 @@ def list_buckets(config: Config, selection: BucketSelection, now_ms: int) -> lis
         now_ms: Current time, Unix milliseconds.
 
     Returns:
-        Rows sorted by type and hour; empty if nothing is selected. The keys are `COLUMNS` and
+        Rows sorted by type and hour, dead letters last; empty if nothing is selected. The keys are `COLUMNS` and
         `state`: `closed`, `open`, `frozen`, `sealed` or `damaged`. Open hours have `overdue_s`
         (seconds since the end of the hour, at least 0), and damaged buckets `problem`. If the
         ledger cannot be read, a message is printed to stderr, and open hours are missing.
@@ -451,5 +452,6 @@ def _summary_row(event_type: str, totals: _TypeTotals, *, with_closed: bool) -> 
     }
 
 
-def _order(row: Row) -> tuple[str, str]:
-    return row["type"], row["hour"]
+def _order(row: Row) -> tuple[bool, str, str]:
+    # Dead letters last: most of their buckets are empty, and every site has them.
+    return row["type"] == DEAD_LETTERS.name, row["type"], row["hour"]
