@@ -97,6 +97,12 @@ def test_types_are_selected_by_patterns_and_by_name(database: Database, ls: List
     assert types("song", "--type", "*-left") == {"page-left", "song"}
 
 
+def test_dead_letters_come_last(database: Database, ls: List) -> None:
+    add_type(database, "dead-letters", [Grade.PROVED])
+    names = list(dict.fromkeys(row["type"] for row in ls()))
+    assert names == ["page-left", "page-viewed", "song", "dead-letters"]
+
+
 def test_a_pattern_that_matches_no_type_is_an_error_that_names_types(
     database: Database, run: Callable[..., Result]
 ) -> None:
