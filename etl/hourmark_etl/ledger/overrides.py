@@ -31,6 +31,13 @@ _TABLE = tables.overrides
 _WAITS = tables.blockers
 # In these phases an override closes an hour although its content is fixed.
 OVERRIDABLE_SEALED: Final = (ClosingPhase.STAGED, ClosingPhase.UNWRITABLE)
+_BEFORE_PROOF: Final = (
+    ClosingPhase.REPORTS,
+    ClosingPhase.CONTROL,
+    ClosingPhase.PROMISES,
+    ClosingPhase.EVENTS,
+    ClosingPhase.ARRIVAL,
+)
 _HOLD_SEALED = (
     ClosingPhase.PUBLISHING,
     ClosingPhase.STAGED,
@@ -207,6 +214,22 @@ class Blocker:
     what: tuple[str, ...]
     since_ms: int
 
+    def applies_to(self, frontier: Frontier) -> bool:
+        """Return whether this condition still keeps an hour from being closed.
+
+        The closer stores conditions when it polls. While it proves and publishes the buckets of a
+        round, which may take minutes, the stored ones are those from before the round.
+
+        Args:
+            frontier: The oldest open hour of the event type.
+
+        Returns:
+            False if the condition is of an earlier hour, or if it is a step before the proof and
+            the hour is being proved or published.
+        """
+        is_passed = frontier.state is not HourState.OPEN and self.phase in _BEFORE_PROOF
+        return self.hour == frontier.hour and not is_passed
+
 
 def blockers(
     database: Database, bucket_seconds: int, types: Collection[str] | None = None
@@ -249,9 +272,7 @@ def is_override_ineffective(frontier: Frontier, blocker: Blocker | None) -> bool
         blocker: The reason why the bucket is not closed; None if no reason is known.
     """
     gives_up = (
-        blocker is not None
-        and blocker.hour == frontier.hour
-        and blocker.phase in OVERRIDABLE_SEALED
+        blocker is not None and blocker.applies_to(frontier) and blocker.phase in OVERRIDABLE_SEALED
     )
     return frontier.state is HourState.SEALED and not gives_up
 
@@ -273,7 +294,7 @@ def check_override_effective(frontier: Frontier, blocker: Blocker | None) -> Non
         return
     grade = frontier.seal.grade if frontier.seal else "?"
     waits_for = "it is written and published by the driver (`hourmark etl run`)"
-    if blocker is not None and blocker.hour == frontier.hour:
+    if blocker is not None and blocker.applies_to(frontier):
         waits_for = f"it waits for: ({blocker.phase}) {'; '.join(blocker.what)}"
     raise UsageError(
         f"{frontier.event_type} {frontier.hour} is sealed already, as {grade}: what it holds is fixed, an "

@@ -23,6 +23,7 @@ from hourmark.config.redaction import redact
 from hourmark.errors import HourmarkError
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Grade, Manifest
+from hourmark.rules.event_types import DEAD_LETTERS
 from hourmark_etl.buckets.reader import (
     BadMarker,
     NotClosed,
@@ -42,6 +43,7 @@ from hourmark_etl.ledger.heartbeat import describe_missing_driver, last_heartbea
 from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
 from hourmark_etl.ledger.overrides import Blocker, blockers
 from hourmark_etl.model import Frontier, HourState
+from hourmark_etl.operators.explain import describe_running_step
 from hourmark_etl.storage import Storage, open_storage
 
 COLUMNS: Final = (
@@ -176,7 +178,7 @@ def list_buckets(config: Config, selection: BucketSelection, now_ms: int) -> lis
         now_ms: Current time, Unix milliseconds.
 
     Returns:
-        Rows sorted by type and hour; empty if nothing is selected. The keys are `COLUMNS` and
+        Rows sorted by type and hour, dead letters last; empty if nothing is selected. The keys are `COLUMNS` and
         `state`: `closed`, `open`, `frozen`, `sealed` or `damaged`. Open hours have `overdue_s`
         (seconds since the end of the hour, at least 0), and damaged buckets `problem`. If the
         ledger cannot be read, a message is printed to stderr, and open hours are missing.
@@ -260,15 +262,12 @@ def open_bucket_row(
         Columns about closed buckets are None.
     """
     ended_s = (now_ms - frontier.hour.end_ms) / 1000
-    is_own = blocker is not None and blocker.hour == frontier.hour
+    is_own = blocker is not None and blocker.applies_to(frontier)
     text = "; ".join(blocker.what) if blocker is not None and is_own else ""
     if missing_driver and ended_s >= 0:
         text = f"{missing_driver}; then: {text}" if text else missing_driver
-    text = text or (
-        f"its end, in {format_duration(-ended_s)}" if ended_s < 0 else "the closer's next poll"
-    )
-    if frontier.state is HourState.DAMAGED:
-        text = "; ".join(frontier.alarm)
+    if not text or frontier.state is HourState.DAMAGED:
+        text = _describe_step(frontier, ended_s)
     return make_row(
         frontier.event_type,
         frontier.hour,
@@ -276,6 +275,15 @@ def open_bucket_row(
         waits_for=text if len(text) <= waits_max else f"{text[:waits_max]} …",
         overdue_s=round(max(0.0, (now_ms - frontier.due_ms) / 1000), 1),
     )
+
+
+def _describe_step(f: Frontier, ended_s: float) -> str:
+    # What an hour waits for if nothing else is known. Damaged rows have no known state.
+    if f.state is HourState.DAMAGED:
+        return "; ".join(f.alarm)
+    if running := describe_running_step(f):
+        return running
+    return f"its end, in {format_duration(-ended_s)}" if ended_s < 0 else "the closer's next poll"
 
 
 def closed_bucket_row(
@@ -444,5 +452,6 @@ def _summary_row(event_type: str, totals: _TypeTotals, *, with_closed: bool) -> 
     }
 
 
-def _order(row: Row) -> tuple[str, str]:
-    return row["type"], row["hour"]
+def _order(row: Row) -> tuple[bool, str, str]:
+    # Dead letters last: most of their buckets are empty, and every site has them.
+    return row["type"] == DEAD_LETTERS.name, row["type"], row["hour"]

@@ -451,17 +451,14 @@ def _reasons(facts: HourFacts, f: Frontier) -> Iterator[Reason]:
         unread = "resolve the reason above: later reports have not been read yet"
     behind = list(_behind(facts, f, unread)) if f.state is HourState.OPEN else []
     yield from behind
-    wait = facts.blocker if facts.blocker is not None and facts.blocker.hour == f.hour else None
+    wait = facts.blocker if facts.blocker is not None and facts.blocker.applies_to(f) else None
     if wait is not None:
         yield from _waiting(wait, behind)
     if f.alarm and not (wait is not None and wait.phase is ClosingPhase.PROOF):
         do = _DO_BY_PHASE[ClosingPhase.PROOF].format(type=f.event_type, hour=f.hour)
         yield from (Reason(f"promise not kept: {what}", do) for what in f.alarm)
     if not (silent or stale or behind or wait or f.alarm or facts.override):
-        yield Reason(
-            "nothing that the ledger knows of",
-            "the closer polls every second: run the command again, and see the closer's log",
-        )
+        yield _nothing_known(f)
     if facts.set_aside:
         yield Reason(
             f"{format_count(facts.set_aside, 'record')} on the type's topic cannot be in a bucket "
@@ -469,6 +466,34 @@ def _reasons(facts: HourFacts, f: Frontier) -> Iterator[Reason]:
             "one was an acknowledged event, the promise of it is not kept",
             f"`hourmark etl set-aside ls {f.event_type}` names each with its reason",
         )
+
+
+def _nothing_known(f: Frontier) -> Reason:
+    if running := describe_running_step(f):
+        return Reason(running, "nothing: see the log of `hourmark etl run` if it takes long")
+    return Reason(
+        "nothing that the ledger knows of",
+        "the closer polls every second: run the command again, and see the closer's log",
+    )
+
+
+def describe_running_step(frontier: Frontier) -> str | None:
+    """Describe what the closer does with an hour whose rows it has assigned to its bucket.
+
+    Args:
+        frontier: The oldest open hour of an event type.
+
+    Returns:
+        A text such as `its bucket, which is being written, together with 2 further buckets`; None
+        if the hour is open or its ledger row is damaged.
+    """
+    if frontier.state is HourState.FROZEN:
+        return "its proof, which is running"
+    if frontier.state is not HourState.SEALED:
+        return None
+    further = len(frontier.later_seals)
+    together = f", together with {format_count(further, 'further bucket')}" if further else ""
+    return f"its bucket, which is being written{together}"
 
 
 def _ordered(override: Override, f: Frontier) -> Reason:

@@ -343,7 +343,7 @@ def _age(f: Frontier) -> tuple[int, str]:
 
 def _own_blocker(facts: LedgerFacts, f: Frontier) -> Blocker | None:
     blocker = facts.blockers.get(f.event_type)
-    return blocker if blocker is not None and blocker.hour == f.hour else None
+    return blocker if blocker is not None and blocker.applies_to(f) else None
 
 
 def _is_unexplained(facts: LedgerFacts, f: Frontier) -> bool:

@@ -195,7 +195,7 @@ class DriverProgress:
         if f is None or now_ms - f.due_ms < OVERDUE_SECONDS * 1000:
             return None
         wait = blockers(self._database, self._bucket_seconds).get(f.event_type)
-        what = wait.what if wait is not None and wait.hour == f.hour else f.alarm
+        what = wait.what if wait is not None and wait.applies_to(f) else f.alarm
         return OverdueHour(f.event_type, str(f.hour), (now_ms - f.due_ms) / 1000, tuple(what))
 
 

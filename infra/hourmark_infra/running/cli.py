@@ -221,10 +221,10 @@ def describe_outcome(outcome: RunOutcome) -> Iterator[str]:
     configured = ("--config", str(outcome.config))
     event_buckets = [row for row in outcome.buckets if row["type"] != DEAD_LETTERS.name]
     for row in (event_buckets or outcome.buckets)[:1]:
-        yield (
-            f"  {launcher_command()} "
-            f"{shlex.join(('bucket', 'cat', row['type'], row['hour'], '--limit', '3', *configured))}"
-        )
+        cat = ("bucket", "cat", row["type"], row["hour"])
+        yield f"  {launcher_command()} {shlex.join((*cat, '--limit', '3', *configured))}"
+        query = shlex.join((*cat, "--json", *configured))
+        yield f"  {launcher_command()} {query} > hour.jsonl  # for jq, pandas or Spark"
     if len(event_buckets) < len(outcome.buckets):
         yield f"  {launcher_command()} {shlex.join(('dead-letters', 'show', *configured))}"
     yield f"  {launcher_command()} {shlex.join(('bucket', 'ls', *configured))}"

@@ -65,7 +65,7 @@ def test_the_last_words_of_a_run(folder: Path, monkeypatch: pytest.MonkeyPatch) 
         "events": 1,
         "state": "closed",
     }
-    bucket, letters, look, cat, ls, down = describe_outcome(
+    bucket, letters, look, cat, query, ls, down = describe_outcome(
         RunOutcome(9.0, {"dead_letter_reasons": {}}, [row], config)
     )
     assert (bucket, letters, look) == (
@@ -77,6 +77,11 @@ def test_the_last_words_of_a_run(folder: Path, monkeypatch: pytest.MonkeyPatch) 
         _as_pasted(cat, folder)
         == f"[][bucket][cat][app][2026-11-21T05:07][--limit][3][--config][{config}]"
     )
+    assert (
+        _as_pasted(query.split(">")[0], folder)
+        == f"[][bucket][cat][app][2026-11-21T05:07][--json][--config][{config}]"
+    )
+    assert query.endswith(" > hour.jsonl  # for jq, pandas or Spark")
     assert _as_pasted(ls, folder) == f"[][bucket][ls][--config][{config}]"
     assert _as_pasted(down.split("#")[0], folder) == "[][down]"
 
@@ -96,7 +101,7 @@ def test_the_last_words_of_a_run_show_an_event_before_a_dead_letter(
         }
         for name in ("dead-letters", "search")
     )
-    *_, cat, show, _ls, _down = describe_outcome(
+    *_, cat, _query, show, _ls, _down = describe_outcome(
         RunOutcome(9.0, {"dead_letter_reasons": {}}, [letters, own], config)
     )
     assert (

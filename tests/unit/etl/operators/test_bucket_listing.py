@@ -20,6 +20,7 @@ from tests.support.closed_hours import (
     measured,
     write_config,
 )
+from tests.support.records import END, blocker, frontier, seal
 
 from hourmark.clock import SystemClock
 from hourmark.config.loading import load_config
@@ -33,8 +34,9 @@ from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontier_rows import insert_frontier
 from hourmark_etl.ledger.heartbeat import write_heartbeat
 from hourmark_etl.ledger.overrides import Blocker, put_blockers
-from hourmark_etl.model import ClosingPhase
+from hourmark_etl.model import ClosingPhase, HourState
 from hourmark_etl.operators.bucket import bucket
+from hourmark_etl.operators.bucket_listing import open_bucket_row
 from hourmark_etl.operators.bucket_wait import BucketPoller
 from hourmark_etl.storage import LocalDisk
 
@@ -93,6 +95,12 @@ def test_types_are_selected_by_patterns_and_by_name(database: Database, ls: List
     assert types("--type", "page-*") == {"page-left", "page-viewed"}
     assert types("--type", "*-left", "--type", "so?g") == {"page-left", "song"}
     assert types("song", "--type", "*-left") == {"page-left", "song"}
+
+
+def test_dead_letters_come_last(database: Database, ls: List) -> None:
+    add_type(database, "dead-letters", [Grade.PROVED])
+    names = list(dict.fromkeys(row["type"] for row in ls()))
+    assert names == ["page-left", "page-viewed", "song", "dead-letters"]
 
 
 def test_a_pattern_that_matches_no_type_is_an_error_that_names_types(
@@ -304,3 +312,38 @@ def test_the_measure_of_work_counts_rows(ledger_url: str) -> None:
             assert len(rows) == limit
         found.append(work)
     assert found[1].units - found[0].units >= 399
+
+
+REPORTS_AWAITED = blocker(ClosingPhase.REPORTS, "tailer db: behind")
+NOT_WRITTEN = blocker(ClosingPhase.PUBLISHING, "its path is taken")
+
+
+@pytest.mark.parametrize(
+    ("changes", "stored", "waits_for"),
+    [
+        ({}, None, "the closer's next poll"),
+        ({}, REPORTS_AWAITED, "tailer db: behind"),
+        ({"state": HourState.FROZEN}, REPORTS_AWAITED, "its proof, which is running"),
+        (
+            {"state": HourState.SEALED, "seal": seal()},
+            REPORTS_AWAITED,
+            "its bucket, which is being written",
+        ),
+        (
+            {"state": HourState.SEALED, "seal": seal(), "later_seals": (seal(), seal())},
+            REPORTS_AWAITED,
+            "its bucket, which is being written, together with 2 further buckets",
+        ),
+        ({"state": HourState.SEALED, "seal": seal()}, NOT_WRITTEN, "its path is taken"),
+        (
+            {"state": HourState.DAMAGED, "alarm": ("its row is damaged",)},
+            REPORTS_AWAITED,
+            "its row is damaged",
+        ),
+    ],
+)
+def test_an_hour_in_a_round_does_not_wait_for_what_came_before_it(
+    changes: dict[str, Any], stored: Blocker | None, waits_for: str
+) -> None:
+    row = open_bucket_row(frontier(**changes), stored, None, END + 61_000)
+    assert row["waits_for"] == waits_for

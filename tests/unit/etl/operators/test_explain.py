@@ -428,3 +428,16 @@ def test_a_conflict_names_the_range_and_the_override_and_no_deadline() -> None:
     assert reason.what == "(conflict) range aa has 2 audit records that differ: …"
     assert f"`hourmark bucket force click {HOUR}`" in reason.do
     assert answer.times_out_at_ms is None and explain_hour(facts()).times_out_at_ms is not None
+
+
+@pytest.mark.parametrize("state", [HourState.FROZEN, HourState.SEALED])
+def test_a_round_that_runs_is_not_explained_by_what_it_waited_for_before(state: HourState) -> None:
+    waited = blocker(ClosingPhase.REPORTS, "tailer db: behind")
+    running = dataclasses.replace(SEALED, state=state)
+    told = explain_hour(facts(frontier=running, blocker=waited))
+    [reason] = told.reasons
+    assert reason.what == (
+        "its proof, which is running"
+        if state is HourState.FROZEN
+        else "its bucket, which is being written"
+    )
