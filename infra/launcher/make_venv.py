@@ -7,6 +7,10 @@ created again (downloads are kept in uv's cache). If its text differs, `.venv` i
 Concurrent processes wait for each other with a lock on the launcher file, which the operating
 system releases when its holder is killed.
 
+With the environment variable `HOURMARK_EXTRAS`, a list of extras separated by spaces, `.venv`
+contains only what the distributions in the checkout require with these extras, in the versions of
+`requirements.lock`, and neither pip nor uv: for container images.
+
 `uv.lock` locks the installer. `build.lock` locks the build tools of pyspark and of the project's
 distributions, which are installed from source, including a C compiler for machines without one.
 The lock files are created by
@@ -23,6 +27,8 @@ import shutil
 import ssl
 import subprocess
 import sys
+import tempfile
+import tomllib
 from pathlib import Path
 
 
@@ -69,44 +75,39 @@ def _make(here: Path, mark: Path) -> None:
         [python, "-m", "pip", "install", *quiet, "--require-hashes", "-r", str(locks / "uv.lock")],
         here,
     )
-    _say("installing the locked packages (about 650 MB the first time, most of it Spark)")
     uv, build = [python, "-m", "uv", "pip"], ["--build-constraints", str(locks / "build.lock")]
-    _run(
-        [
-            *uv,
-            "sync",
-            "--python",
-            python,
-            "--require-hashes",
-            *build,
-            str(here / "requirements.lock"),
-        ],
-        here,
-    )
+    projects, extras = sorted(here.glob("*/pyproject.toml")), os.environ.get("HOURMARK_EXTRAS")
+    if extras:
+        _say("installing the required packages")
+        _install_required([*uv, "install", "--python", python, *build], here, projects, extras)
+    else:
+        _say("installing the locked packages (about 650 MB the first time, most of it Spark)")
+        lock = str(here / "requirements.lock")
+        _run([*uv, "sync", "--python", python, "--require-hashes", *build, lock], here)
     # uv's cache may contain a build of the delivery service whose compiled module is missing.
     refresh = ["--refresh-package", "hourmark-delivery-service"]
     distributions = [
-        argument
-        for project in sorted(here.glob("*/pyproject.toml"))
-        for argument in ("--editable", str(project.parent))
+        argument for project in projects for argument in ("--editable", str(project.parent))
     ]
-    # A container image is first built without them, so that rarely changing packages have their
-    # own layer.
-    if distributions:
-        _run(
-            [
-                *uv,
-                "install",
-                "--quiet",
-                "--python",
-                python,
-                "--no-deps",
-                *refresh,
-                *build,
-                *distributions,
-            ],
-            here,
-        )
+    # A container image is first built without their code, so that rarely changing packages have
+    # their own layer.
+    if any(here.glob("*/hourmark*/")):
+        own = ["install", "--quiet", "--python", python, "--no-deps"]
+        _run([*uv, *own, *refresh, *build, *distributions], here)
+        if extras:
+            _run([*uv, "uninstall", "--python", python, "pip", "setuptools", "uv"], here)
+
+
+def _install_required(install: list[str], here: Path, projects: list[Path], extras: str) -> None:
+    # With --require-hashes, uv refuses packages that are not in the lock.
+    own = [tomllib.loads(project.read_text())["project"]["name"] for project in projects]
+    sources = [argument for project in projects for argument in ("-r", str(project))]
+    chosen = [argument for extra in extras.split() for argument in ("--extra", extra)]
+    locked = ["--require-hashes", "--constraints", str(here / "requirements.lock")]
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as excluded:
+        excluded.write("\n".join(own))
+        excluded.flush()
+        _run([*install, *locked, "--excludes", excluded.name, *sources, *chosen], here)
 
 
 def _run(command: list[str], here: Path) -> None:

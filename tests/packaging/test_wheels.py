@@ -46,7 +46,8 @@ PLACES: dict[str, tuple[set[str], set[str]]] = {
     "hourmark-etl": ({"etl", "ledger", "bucket"}, set()),
     "hourmark-etl[arrow]": ({"etl", "ledger", "bucket", "audit", "trace"}, {"numpy", "pyarrow"}),
     "hourmark-declare": ({"types", "doctor"}, set()),
-    "hourmark-infra": ({"test", "bench", "up", "down", "purge"}, {"pyspark"}),
+    "hourmark-infra": ({"test", "bench", "up", "down", "purge"}, set()),
+    "hourmark-infra[spark]": ({"test", "bench", "up", "down", "purge"}, {"pyspark"}),
     "hourmark-verify": ({"demo", "judge"}, {"numpy", "pyspark"}),
     "hourmark-evaluate": ({"evaluate", "size"}, {"numpy", "pyspark"}),
 }
@@ -231,6 +232,7 @@ LACKING = {  # what some of its modules import that is not for this place
     "hourmark-producer": {"confluent_kafka", "fastavro", "prometheus_client", "xxhash"},
     "hourmark-mirror": NO_RECORDS,
     "hourmark-infra": NO_RECORDS | {"prometheus_client"},
+    "hourmark-infra[spark]": NO_RECORDS | {"prometheus_client"},
     "hourmark-verify": NO_RECORDS | {"prometheus_client"},
     "hourmark-evaluate": NO_RECORDS | {"prometheus_client"},
     FULL: NO_RECORDS,

@@ -53,7 +53,7 @@ def find_ivy_jar() -> Path:
     if not found:
         raise Unavailable(
             "pyspark is not installed, but its Ivy is needed to download the servers' jars; start "
-            "Hourmark with ./hourmark"
+            "Hourmark with ./hourmark, or pip install 'hourmark-infra[spark]'"
         )
     return found[-1]
 

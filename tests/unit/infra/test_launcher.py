@@ -130,7 +130,7 @@ def test_packages_can_be_installed_where_no_room_is_yet(
     monkeypatch.setattr(os, "sync", lambda: None)
     set_up()
     assert "sync" in ran[-1], "nothing is installed of rooms"
-    (tmp_path / "core").mkdir()
+    (tmp_path / "core" / "hourmark").mkdir(parents=True)
     (tmp_path / "core" / "pyproject.toml").touch()
     set_up()
     assert ran[-1][-2:] == ["--editable", str(tmp_path / "core")]
