@@ -47,6 +47,7 @@ _CONTINUATION: Final = re.compile(
 _STAMPED_MIN: Final = 0.02  # a smaller share of lines with one does not begin records
 _NO_HOST: Final = re.compile(rf"(?i:{LEVELS})|stdout|stderr|\d+|[A-Z]|[^A-Za-z0-9_].*|.*[=\])]")
 _BSD_TIME: Final = re.compile(rb"(?:<\d{1,3}>)?[A-Z][a-z]{2} [ \d]\d (?:\d{4} )?\d\d:\d\d:\d\d")
+_LEVEL_FIRST: Final = re.compile(rf"\s*[\[<(]?(?i:{LEVELS})(?:[\])>:|]|\s+-)".encode())
 _SYSLOG_MIN: Final = 0.8  # share of the lines that must have a header of syslog
 
 
@@ -64,7 +65,7 @@ def syslog_candidates(sample: FileSample) -> Iterator[Candidate]:
         One candidate format if at least 80% of the lines meet this condition; otherwise nothing.
     """
     lines = [line for line in sample.lines if line.strip()][:1000]
-    if sum(map(_is_syslog, lines)) >= _SYSLOG_MIN * len(lines):
+    if sum(map(_is_syslog, lines)) >= _SYSLOG_MIN * len(lines) and not _have_levels(lines):
         yield Candidate(form="a system log", format="syslog")
 
 
@@ -79,6 +80,21 @@ def _is_syslog(line: bytes) -> bool:
     if line.startswith(b"<") or _BSD_TIME.match(line):
         return True
     return header.time is not None and header.program is not None and bool(host or header.pid)
+
+
+def _have_levels(lines: Sequence[bytes]) -> bool:
+    # Whether the lines have neither priority, host nor process id, but a level in the message: such
+    # a log was not written by a syslog daemon, which would keep the level in the priority.
+    bare = [
+        parts.message
+        for line in lines
+        if line[:1] != b"<"
+        and (parts := parse_syslog_forms(line)) is not None
+        and parts.header.host is None
+        and parts.header.pid is None
+    ]
+    levels = sum(_LEVEL_FIRST.match(message) is not None for message in bare)
+    return len(bare) >= _SYSLOG_MIN * len(lines) and 2 * levels > len(bare)
 
 
 def access_log_candidates(sample: FileSample) -> Iterator[Candidate]:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence, Sized
 from typing import Final, NamedTuple
 
+from hourmark_declare.proposing.part_names import bracket_name, split_ids, word_name
 from hourmark_declare.proposing.timestamps import find_timestamps
 from hourmark_declare.proposing.value_types import infer_text_type
 from hourmark_declare.proposing.vocabulary import (
@@ -21,6 +22,8 @@ from hourmark_declare.proposing.vocabulary import (
     LEVELS,
     REQUEST,
     are_hosts,
+    are_level_codes,
+    are_levels,
     is_level,
     quote_pattern,
 )
@@ -37,7 +40,7 @@ _BRACKETED: Final = {
     "<": (re.compile(r"<(?P<x>[^<>]*)>"), "<", ">", "[^<>]"),
 }
 _PROGRAM: Final = re.compile(
-    r"(?P<program>[A-Za-z_/][\w./()+-]*)(?:\[(?P<pid>[0-9A-Fa-f]+)\])?(?P<end>:?)(?=\s|$)"
+    r"(?P<program>[A-Za-z_/][\w./()+-]*)(?:\[(?P<pid>[0-9A-Fa-f]+)(?:(?P<between>[:.,/])(?P<tid>\d+))?\])?(?P<end>:?)(?=\s|$)"
 )
 _NUMBER: Final = re.compile(r"(?:(?P<x>[+-]?\d+(?:\.\d+)?)|-)(?=[\s,;|:#\])/]|$)")
 _ADDRESS: Final = re.compile(
@@ -51,6 +54,7 @@ _PADDED: Final = re.compile(r"(?P<x>[^\s|\[\]\"]+)(?=\t| {2,}\S)")
 _DASHED: Final = re.compile(
     r"(?P<x>[^\s|\[\"](?:[^|\n\[\]]{0,60}?[^\s|\[\]])??)[ \t]+[-|:>]+[ \t]+"
 )
+_TIGHT_COLON: Final = re.compile(r"(?P<x>[A-Za-z_][\w.-]*):")
 _PIPED: Final = re.compile(r"(?P<x>[^|\n]{0,80}?)[ \t]*\|")
 _WORD: Final = re.compile(r"(?P<x>[^\s|\[\]\"\x1b][^\s|\"\x1b]*)")
 _BEFORE_PAREN: Final = re.compile(r"(?P<x>[A-Za-z][\w.-]*)(?=\()")
@@ -59,9 +63,7 @@ _WORD_UP_TO: Final = {
     ")": re.compile(r"(?P<x>[^\s()]+)(?=\))"),
     ",": re.compile(r"(?P<x>[^\s,]+)(?=,)"),
 }
-_DOTTED: Final = re.compile(r"\w[.:/$]+\w")
 _DATE_LIKE: Final = re.compile(r"\d{4}[-./]\d\d[-./]\d\d(?=\s)")
-_THREADS: Final = re.compile(r"(?i)main|thread|exec|worker|pool|nio|executor|scheduler")
 _LEVEL_BEHIND: Final = re.compile(r"(?P<name>[^/:]+)(?P<mark>[/:])(?P<level>\w+)")
 _CHANNEL_LEVEL: Final = re.compile(rf"(?P<channel>[A-Za-z][\w-]*)\.(?P<level>{LEVELS})(?=:|\s|$):?")
 _IDENTIFIER: Final = re.compile(
@@ -189,9 +191,10 @@ class PartRecognizer:
             self._symbol,
             self._punctuation,
             self._other_time,
+            self._between_colons,
             self._word,
-            self._optional_bracket,
             self._optional_words,
+            self._optional_bracket,
         ):
             if (part := recognize(cursors)) is not None:
                 return part
@@ -259,7 +262,7 @@ class PartRecognizer:
             n: of.at + 1
             for n, of in enumerate(cursors)
             if of.rest[:1] in LEVEL_LETTERS
-            and (re.match(r"[\s,/|\]]", of.rest[1:2]) or (of.time and of.time[0] == of.at + 1))
+            and (re.match(r"[\s,/|:\]]", of.rest[1:2]) or (of.time and of.time[0] == of.at + 1))
         }
         if self._enough(letters):
             found_letters = [cursors[n].text[end - 1] for n, end in letters.items()]
@@ -322,17 +325,14 @@ class PartRecognizer:
             )
         stripped = [value.strip() for value in values]
         pattern = f"{opening}{SPACE}*(?P<{{0}}>{inside}*?){SPACE}*{closing}"
-        letters = {*stripped}
-        if letters <= LEVEL_LETTERS and len(letters) > 1 and "level" not in self._state.types:
+        if "level" not in self._state.types and are_level_codes(stripped):
             return LinePart(pattern + ":?", self._past_colon(cursors, ends), {"level": [*stripped]})
-        numeric = infer_text_type(stripped) == "long"
-        if numeric:
-            pattern = f"{opening}{SPACE}*(?:(?P<{{0}}>-?\\d+)|-?){SPACE}*{closing}"
-        return LinePart(
-            pattern + ":?",
-            self._past_colon(cursors, ends),
-            {_bracket_name(stripped, numeric): [*stripped]},
-        )
+        name = bracket_name(stripped)
+        if number := {"long": r"-?\d+", "double": r"-?\d+(?:\.\d+)?"}.get(
+            infer_text_type(stripped)
+        ):
+            pattern = f"{opening}{SPACE}*(?:(?P<{{0}}>{number})|-?){SPACE}*{closing}"
+        return LinePart(pattern + ":?", self._past_colon(cursors, ends), {name: [*stripped]})
 
     @staticmethod
     def _past_colon(cursors: Sequence[LineCursor], ends: dict[int, int]) -> dict[int, int]:
@@ -352,6 +352,9 @@ class PartRecognizer:
                     "level": [match["level"] for match in found],
                 },
             )
+        if (named := split_ids([value.strip() for value in values])) is not None:
+            pattern = f"{SPACE}*{named.pattern}{SPACE}*"
+            return pattern, {bracket_name(named.names): [*named.names], **named.others}
         pairs = [re.findall(r"([A-Za-z]+)[ =](\d+)(?=[:, ]|$)", value) for value in values]
         keys = {tuple(key for key, _ in of) for of in pairs}
         if len(keys) != 1 or not (names := keys.pop()) or len(set(names)) < len(names):
@@ -376,16 +379,18 @@ class PartRecognizer:
         with_pid = sum(match["pid"] is not None for match in found.values())
         if not self._enough(found) or 5 * with_pid < len(found):
             return None
-        pid = r"\[(?P<{1}>[0-9A-Fa-f]+)\]"
+        values: dict[str, list[str | None]] = {
+            "program": [match["program"] for match in found.values()],
+            "pid": [match["pid"] for match in found.values()],
+        }
+        pid = r"\[(?P<{1}>[0-9A-Fa-f]+)"
+        if any(match["tid"] for match in found.values()):
+            values["tid"] = [match["tid"] for match in found.values()]
+            pid += r"(?:[:.,/](?P<{2}>\d+))?"
+        pid += r"\]"
         pid = pid if with_pid == len(found) else f"(?:{pid})?"
-        return LinePart(
-            r"(?P<{0}>[A-Za-z_/][\w./()+-]*)" + pid + ":?",
-            {n: match.end() for n, match in found.items()},
-            {
-                "program": [match["program"] for match in found.values()],
-                "pid": [match["pid"] for match in found.values()],
-            },
-        )
+        pattern = r"(?P<{0}>[A-Za-z_/][\w./()+-]*)" + pid + ":?"
+        return LinePart(pattern, {n: match.end() for n, match in found.items()}, values)
 
     def _key(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         found = self._matching(cursors, _KEY)
@@ -520,39 +525,46 @@ class PartRecognizer:
             if self._state.open_brackets
             else None
         )
-        options: list[tuple[re.Pattern[str], str, Callable[[Sequence[str]], bool]]] = [
+        # What is searched, the pattern of the value, what is behind it, and a plausibility check.
+        options: list[tuple[re.Pattern[str], str, str, Callable[[Sequence[str]], bool]]] = [
             (
                 _DASHED,
-                r"(?P<{0}>[^\s|\[\"](?:[^|\n\[\]]{{0,60}}?[^\s|\[\]])??)[ \t]+[-|:>]+[ \t]+",
+                r"(?P<{0}>[^\s|\[\"](?:[^|\n\[\]]{{0,60}}?[^\s|\[\]])??)",
+                r"[ \t]+[-|:>]+[ \t]+",
                 _are_short,
             ),
-            (_COLON_WORD, r"(?P<{0}>[^\s:|\[\]\"']\S*?)[ \t]*:(?:[ \t]+|$)", _vary_little),
-            (_PIPED, r"(?P<{0}>[^|\n]{{0,80}}?)[ \t]*\|", _are_short),
+            (_COLON_WORD, r"(?P<{0}>[^\s:|\[\]\"']\S*?)", r"[ \t]*:(?:[ \t]+|$)", _vary_little),
+            (_PIPED, r"(?P<{0}>[^|\n]{{0,80}}?)", r"[ \t]*\|", _are_short),
         ]
         if closing is not None:
-            options.insert(0, (closing, r"(?P<{0}>[^\s\[\]()]+)", _are_short))
+            options.insert(0, (closing, r"(?P<{0}>[^\s\[\]()]+)", "", _are_short))
         if self._state.time_read or not self._state.has_time:
             options += [
-                (_BEFORE_BRACKET, r"(?P<{0}>[^\s\[\]]+)\]", _vary_little),
-                (_BEFORE_PAREN, r"(?P<{0}>[A-Za-z][\w.-]*)", _vary_little),
-                (_PADDED, r"(?P<{0}>[^\s|\[\]\"\x1b]+)", _vary_little),
-                (_LOGGER, r"(?P<{0}>[^\s|\[\]\"\x1b]+)", _vary_little),
+                (_BEFORE_BRACKET, r"(?P<{0}>[^\s\[\]]+)", r"\]", _vary_little),
+                (_BEFORE_PAREN, r"(?P<{0}>[A-Za-z][\w.-]*)", "", _vary_little),
+                (_PADDED, r"(?P<{0}>[^\s|\[\]\"\x1b]+)", "", _vary_little),
+                (_LOGGER, r"(?P<{0}>[^\s|\[\]\"\x1b]+)", "", _vary_little),
             ]
-        for search, pattern, is_plausible in options:
+        for search, pattern, suffix, is_plausible in options:
             found = self._matching(cursors, search)
+            if not self._enough(found):
+                continue
             values = [match["x"] for match in found.values()]
-            if self._enough(found) and is_plausible(values):
+            ends = {n: m.end() for n, m in found.items()}
+            if (named := split_ids(values)) is not None and _vary_little(named.names):
+                name = word_name(named.names, is_behind=self._state.time_read)
                 return LinePart(
-                    pattern,
-                    {n: m.end() for n, m in found.items()},
-                    {_word_name(values, is_behind=self._state.time_read): [*values]},
+                    named.pattern + suffix, ends, {name: [*named.names], **named.others}
                 )
+            if is_plausible(values):
+                name = word_name(values, is_behind=self._state.time_read)
+                return LinePart(pattern + suffix, ends, {name: [*values]})
         if self._is_anchored(cursors):
             found = self._matching(cursors, _WORD)
             values = [match["x"] for match in found.values()]
             if self._enough(found):
                 again = sum(cursors[n].text.count(match["x"]) > 1 for n, match in found.items())
-                name = _word_name(values, is_behind=self._state.time_read)
+                name = word_name(values, is_behind=self._state.time_read)
                 is_host = again >= self._state.needed and are_hosts(values, may_differ=True)
                 name = "host" if is_host else name
                 return LinePart(
@@ -561,6 +573,20 @@ class PartRecognizer:
                     {name: [*values]},
                 )
         return None
+
+    def _between_colons(self, cursors: Sequence[LineCursor]) -> LinePart | None:
+        # A word between colons without spaces, as in `INFO:shop.orders:started`.
+        found = {
+            n: match
+            for n, match in self._matching(cursors, _TIGHT_COLON).items()
+            if cursors[n].text[cursors[n].at - 1 : cursors[n].at] == ":"
+        }
+        values = [match["x"] for match in found.values()]
+        if not self._enough(found) or not _vary_little(values):
+            return None
+        name = "logger" if "logger" not in self._state.types else "component"
+        ends = {n: match.end() for n, match in found.items()}
+        return LinePart(r"(?P<{0}>[A-Za-z_][\w.-]*):", ends, {name: [*values]})
 
     def _is_anchored(self, cursors: Sequence[LineCursor]) -> bool:
         # Whether something specific follows after the same number of words in nearly all records.
@@ -580,6 +606,9 @@ class PartRecognizer:
         search, _, _, _ = _BRACKETED["["]
         found = self._matching(cursors, search)
         if len(found) < _SOME * len(cursors) or len(found) >= len(cursors):
+            return None
+        is_free = "level" not in self._state.types
+        if is_free and are_levels([match["x"].strip() for match in found.values()]):
             return None
         ends = {}
         for n, match in found.items():
@@ -602,7 +631,7 @@ class PartRecognizer:
         return LinePart(
             rf"(?:\[(?P<{{0}}>[^\[\]]*)\]:?{SPACE}*)?",
             ends,
-            {_bracket_name(values, False): [*values]},
+            {bracket_name(values): [*values]},
             is_optional=True,
         )
 
@@ -610,17 +639,17 @@ class PartRecognizer:
         # Up to three words that only some records have before their level.
         if not self._state.time_read or "level" in self._state.types:
             return None
-        search = re.compile(
-            rf"(?P<x>\S+(?:[ \t]+\S+){{0,2}}?[ \t]+)??(?={LEVEL_FORMS[0][0]}[ \t]+)"
-        )
+        level = f"(?:{LEVEL_FORMS[0][0]}|{LEVEL_FORMS[1][0].replace('<level>', '<l2>')})"
+        search = re.compile(rf"(?P<x>\S+(?:[ \t]+\S+){{0,2}}?[ \t]+)??(?={level}(?:[ \t]+|$))")
         found = self._matching(cursors, search)
         values = [(match["x"] or "").strip() or None for match in found.values()]
         if not self._enough(found) or not any(values) or all(values):
             return None
+        name = bracket_name([value for value in values if value is not None])
         return LinePart(
             rf"(?:(?P<{{0}}>\S+(?:{SPACE}+\S+){{{{0,2}}}}?){SPACE}+)??",
             {n: match.end() for n, match in found.items()},
-            {"context": [*values]},
+            {name if name == "caller" else "context": [*values]},
         )
 
 
@@ -654,34 +683,6 @@ def _anchors(cursor: LineCursor, at: int, words: int) -> Iterator[str]:
         yield from () if not re.match(r"[\[(<]", rest) else ("bracket",)
     if words <= 4 and (_DATE_LIKE.match(rest) or _timestamp_at(cursor._replace(at=at))):
         yield "other_time"
-
-
-def _bracket_name(values: Sequence[str], numeric: bool) -> str:
-    if numeric:
-        return "pid"
-    if sum(bool(_THREADS.search(value)) for value in values) >= 0.3 * len(values):
-        return "thread" if not all("." in value for value in values) else "logger"
-    if len(set(values)) <= 10 and all(
-        re.fullmatch(r"[A-Za-z][A-Za-z_-]*(?::[\w:.]+)?", value) for value in values
-    ):
-        return "component"
-    return (
-        "logger"
-        if sum("." in value or "::" in value for value in values) >= 0.5 * len(values)
-        else "context"
-    )
-
-
-def _word_name(values: Sequence[str], *, is_behind: bool) -> str:
-    is_constant = len(set(values)) == 1 and len(values) > 10
-    dotted = 2 * sum(bool(_DOTTED.search(value)) for value in values) > len(values)
-    if is_constant and not (dotted and is_behind):
-        return "word"
-    if "-" in values:
-        return "label"
-    if dotted:
-        return "program" if all(value.endswith(".exe") for value in values) else "logger"
-    return "component"
 
 
 def _are_short(values: Sequence[str]) -> bool:

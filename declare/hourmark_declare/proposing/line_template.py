@@ -24,10 +24,11 @@ from hourmark_declare.proposing.line_parts import (
 )
 from hourmark_declare.proposing.message_numbers import message_pattern
 from hourmark_declare.proposing.value_types import infer_text_type
-from hourmark_declare.proposing.vocabulary import HOST_KEYS, are_hosts
+from hourmark_declare.proposing.vocabulary import HOST_KEYS, are_hosts, are_levels
 
 _NAME: Final = re.compile(r"[A-Za-z][\w-]{2,}")  # of a program, the same in all records
 _PARTS_MAX: Final = 40
+_OF_TEXTS: Final = ("component", "logger", "program", "context", "thread", "word", "label")
 _GROUP: Final = re.compile(r"\(\?P<\{(\d)\}>")  # where the name of a field is filled in
 
 
@@ -162,6 +163,10 @@ class _Inference:
         return pattern
 
     def _named(self, name: str, values: Sequence[str]) -> str:
+        if name in _OF_TEXTS and are_levels(values) and "level" not in self._names:
+            name = "level"
+        elif name in _OF_TEXTS and infer_text_type(values) in ("long", "double"):
+            name = "number"
         hosts = not {"level", "program"} & {*self._state.types}  # a host comes before these
         if (
             name in ("word", "component", "logger")

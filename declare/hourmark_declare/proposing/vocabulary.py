@@ -10,7 +10,9 @@ COMMON_LEVELS: Final = "TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|CRITICAL|
 LEVELS: Final = (
     "TRACE|DEBUG|FINEST|FINER|FINE|CONFIG|VERBOSE|INFORMATION|INFORMATIONAL|INFO|NOTICE|NOTE|SUCCESS|"
     "WARNING|WARN|ERROR|ERR|CRITICAL|CRIT|FATAL|ALERT|EMERGENCY|EMERG|SEVERE|LOG|PANIC|SYSTEM|"
-    "INF|WRN|DBG|FTL|VRB|TRC|NTC|FAILURE|STATEMENT|DETAIL|HINT|CONTEXT|DEBUG[1-5]"
+    "INF|WRN|DBG|FTL|VRB|TRC|NTC|FAILURE|STATEMENT|DETAIL|HINT|CONTEXT|DEBUG[1-5]|"
+    "DBUG|ERRO|CRT|NOTIFICATION|DISPLAY|VERYVERBOSE|FAULT|ASSERT|INFOS|MAJOR|MINOR|"
+    "WARNUNG|FEHLER|ERREUR|AVERTISSEMENT|ADVERTENCIA|SCHWERWIEGEND|GRAVE"
 )
 # Forms of a level, and the share of lines that must have it: a word that begins a sentence is no level.
 LEVEL_FORMS: Final = (
@@ -20,6 +22,12 @@ LEVEL_FORMS: Final = (
     (rf"(?P<level>(?i:{LEVELS}))\b", 0.9),
 )
 LEVEL_LETTERS: Final = frozenset("VDTIWEFCNAS")
+_LEVEL_CODES: Final = (  # each stands for a level in brackets
+    LEVEL_LETTERS,
+    frozenset(letter.lower() for letter in LEVEL_LETTERS),
+    frozenset(("II", "WW", "EE", "--", "==", "**", "++", "!!", "NI", "??", "DB")),  # X.Org
+    frozenset(("+", "-", "*", "!", "i", "x", "?", "~", ".", "#")),
+)
 LEVEL_KEYS: Final = (
     "level",
     "severity",
@@ -49,6 +57,24 @@ HOST_KEYS: Final = (
     "server",
     "server_name",
     "servername",
+    "devname",
+    "device_name",
+    "devicename",
+    "device_hostname",
+    "dvchost",
+    "dvc",
+    "sysname",
+    "system_name",
+    "systemname",
+    "host.hostname",
+    "agent.hostname",
+    "beat.hostname",
+    "machine_name",
+    "node_name",
+    "node.name",
+    "observer.name",
+    "src_hostname",
+    "instance_name",
 )
 PROGRAM_KEYS: Final = (
     "program",
@@ -93,6 +119,24 @@ _HOST_SHAPE: Final = re.compile(
 def is_level(text: str) -> bool:
     """Return whether a text is a log level, such as `INFO` or `warn`, in upper or lower case."""
     return re.fullmatch(f"(?i:{LEVELS})", text) is not None
+
+
+def are_levels(values: Sequence[str]) -> bool:
+    """Return whether at least 90% of the values are log levels; False if there are no values."""
+    return bool(values) and sum(map(is_level, values)) >= 0.9 * len(values)
+
+
+def are_level_codes(values: Sequence[str]) -> bool:
+    """Return whether texts in brackets are codes for log levels, such as `I` and `W`, or `II`.
+
+    Args:
+        values: Texts without the brackets.
+
+    Returns:
+        True if all values belong to the same set of codes, and at least two are different.
+    """
+    different = {*values}
+    return len(different) > 1 and any(different <= codes for codes in _LEVEL_CODES)
 
 
 def are_hosts(values: Iterable[str], *, may_differ: bool = False) -> bool:
