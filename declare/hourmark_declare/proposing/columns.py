@@ -35,7 +35,9 @@ _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"(?=[ \t]|$)|\[[^\[\]]*\](?=[ \t]|$
 _SPACED_MIN: Final = 5  # fewer columns between spaces are a text rather than a table
 _PLAIN_WORD: Final = re.compile(r"[A-Za-z][A-Za-z'-]*[.,:;!?]?")
 _ADDRESS: Final = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?|-")
-_ORIGIN: Final = re.compile(r"[A-Za-z_][\w$-]*(?:[./:]+[\w$-]+)+|[A-Z][A-Za-z]*_\w*")
+_ORIGIN: Final = re.compile(
+    r"[A-Za-z_][\w$-]*(?:[./:]+[A-Za-z_$][\w$-]*)+(?::\d+)?|[A-Z][A-Za-z]*_\w*"
+)
 _COMPONENT: Final = re.compile(r"[a-z][a-z_]{3,}")
 _WITH_UNIT: Final = re.compile(
     r"-?\d+(?:\.\d+)?(?P<unit> ?(?:[A-Za-z\u00b5\u00b0]{1,3}|%)(?:/s|/min|/h)?)"
@@ -190,7 +192,8 @@ def _is_table(table: Sequence[list[str]]) -> bool:
         infer_text_type(column) in ("long", "double") and choose_time_format(column, 0) is None
         for column in columns
     )
-    return 2 * words < len(columns) and numbers >= 2
+    has_level = any(all(is_level(value.strip("[]<>(): ")) for value in of) for of in columns)
+    return 2 * words < len(columns) and numbers >= 2 and not (has_level and words >= 2)
 
 
 def _are_cells(table: Sequence[list[str]]) -> bool:
@@ -264,7 +267,7 @@ def _guess(column: Column, taken: set[str], before: Sequence[str], *, is_last: b
     if not column.wrap and len(before) < 3 and "host" not in taken and are_hosts(values):
         return "host"
     names = not column.wrap and all(_COMPONENT.fullmatch(value) for value in values)
-    return "component" if names and len(set(values)) <= 0.1 * len(values) else ""
+    return "component" if names and 1 < len(set(values)) <= 0.1 * len(values) else ""
 
 
 def _unique(names: Sequence[str]) -> list[str]:

@@ -47,7 +47,9 @@ _CONTINUATION: Final = re.compile(
 _STAMPED_MIN: Final = 0.02  # a smaller share of lines with one does not begin records
 _NO_HOST: Final = re.compile(rf"(?i:{LEVELS})|stdout|stderr|\d+|[A-Z]|[^A-Za-z0-9_].*|.*[=\])]")
 _BSD_TIME: Final = re.compile(rb"(?:<\d{1,3}>)?[A-Z][a-z]{2} [ \d]\d (?:\d{4} )?\d\d:\d\d:\d\d")
-_LEVEL_FIRST: Final = re.compile(rf"\s*[\[<(]?(?i:{LEVELS})(?:[\])>:|]|\s+-)".encode())
+_LEVEL_FIRST: Final = re.compile(
+    rf"\s*[\[<(]?(?i:{LEVELS})(?:[\])>:|]|\s+-|\s+\S+\[\d+\]:)".encode()
+)
 _SYSLOG_MIN: Final = 0.8  # share of the lines that must have a header of syslog
 
 
@@ -83,14 +85,14 @@ def _is_syslog(line: bytes) -> bool:
 
 
 def _have_levels(lines: Sequence[bytes]) -> bool:
-    # Whether the lines have neither priority, host nor process id, but a level in the message: such
-    # a log was not written by a syslog daemon, which would keep the level in the priority.
+    # Whether the lines have neither a priority nor a process id, and also no host or no program, but
+    # a level in the message: the built-in type has no field for it.
     bare = [
         parts.message
         for line in lines
         if line[:1] != b"<"
         and (parts := parse_syslog_forms(line)) is not None
-        and parts.header.host is None
+        and (parts.header.host is None or parts.header.program is None)
         and parts.header.pid is None
     ]
     levels = sum(_LEVEL_FIRST.match(message) is not None for message in bare)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence, Sized
 from typing import Final, NamedTuple
 
-from hourmark_declare.proposing.part_names import bracket_name, split_ids, word_name
+from hourmark_declare.proposing.part_names import are_ids, bracket_name, split_ids, word_name
 from hourmark_declare.proposing.timestamps import find_timestamps
 from hourmark_declare.proposing.value_types import infer_text_type
 from hourmark_declare.proposing.vocabulary import (
@@ -43,6 +43,8 @@ _PROGRAM: Final = re.compile(
     r"(?P<program>[A-Za-z_/][\w./()+-]*)(?:\[(?P<pid>[0-9A-Fa-f]+)(?:(?P<between>[:.,/])(?P<tid>\d+))?\])?(?P<end>:?)(?=\s|$)"
 )
 _NUMBER: Final = re.compile(r"(?:(?P<x>[+-]?\d+(?:\.\d+)?)|-)(?=[\s,;|:#\])/]|$)")
+_QUANTITY: Final = re.compile(r"(?P<x>\d+(?:\.\d+)?)(?P<unit>[A-Za-z\u00b5%]{1,3})(?=[\s,;|\])]|$)")
+_TIME_UNITS: Final = ("ns", "us", "\u00b5s", "ms", "s", "sec", "m", "min", "h")
 _ADDRESS: Final = re.compile(
     r"(?P<x>\d{1,3}(?:\.\d{1,3}){3})(?::(?P<port>\d{1,5}))?(?=[\s,;|:#\])-]|$)"
 )
@@ -64,6 +66,7 @@ _WORD_UP_TO: Final = {
     ",": re.compile(r"(?P<x>[^\s,]+)(?=,)"),
 }
 _DATE_LIKE: Final = re.compile(r"\d{4}[-./]\d\d[-./]\d\d(?=\s)")
+_THREAD_AND_LOGGER: Final = re.compile(r"\S+(?: \S+)?[ \t]+[A-Za-z_][\w$-]*(?:(?:\.|::)[\w$-]+)+")
 _LEVEL_BEHIND: Final = re.compile(r"(?P<name>[^/:]+)(?P<mark>[/:])(?P<level>\w+)")
 _CHANNEL_LEVEL: Final = re.compile(rf"(?P<channel>[A-Za-z][\w-]*)\.(?P<level>{LEVELS})(?=:|\s|$):?")
 _IDENTIFIER: Final = re.compile(
@@ -188,6 +191,7 @@ class PartRecognizer:
             self._address,
             self._identifier,
             self._number,
+            self._quantity,
             self._symbol,
             self._punctuation,
             self._other_time,
@@ -459,12 +463,23 @@ class PartRecognizer:
                 for of, v in zip(cursors, values, strict=False)
             )
         ):
-            name = "pid" if of_type == "long" else "number"
+            name = "pid" if of_type == "long" and are_ids(present) else "number"
         if "request" in self._state.types:
             name = "bytes" if "status" in self._state.types else "status"
         return LinePart(
             pattern.replace("{1,", "{{1,"), {n: m.end() for n, m in found.items()}, {name: values}
         )
+
+    def _quantity(self, cursors: Sequence[LineCursor]) -> LinePart | None:
+        # A number with a unit, the same in all records: `12ms`.
+        found = self._matching(cursors, _QUANTITY)
+        if not self._enough(found) or len(units := {of["unit"] for of in found.values()}) > 1:
+            return None
+        unit = units.pop()
+        values: list[str | None] = [match["x"] for match in found.values()]
+        name = "duration" if unit in _TIME_UNITS else "number"
+        pattern = rf"(?P<{{0}}>\d+(?:\.\d+)?){quote_pattern(unit)}"
+        return LinePart(pattern, {n: match.end() for n, match in found.items()}, {name: values})
 
     def _symbol(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         # One symbol that differs, such as the level of Redis.
@@ -555,6 +570,16 @@ class PartRecognizer:
                 name = word_name(named.names, is_behind=self._state.time_read)
                 return LinePart(
                     named.pattern + suffix, ends, {name: [*named.names], **named.others}
+                )
+            if all(_THREAD_AND_LOGGER.fullmatch(value) for value in values):
+                pairs = [value.rsplit(maxsplit=1) for value in values]
+                inside = (
+                    r"(?P<{0}>[^\s|\[\"](?:[^|\n\[\]]*?[^\s|\[\]])??)[ \t]+(?P<{1}>[^\s|\[\]]+)"
+                )
+                return LinePart(
+                    inside + suffix,
+                    ends,
+                    {"thread": [of[0] for of in pairs], "logger": [of[1] for of in pairs]},
                 )
             if is_plausible(values):
                 name = word_name(values, is_behind=self._state.time_read)

@@ -16,7 +16,9 @@ from hourmark_declare.proposing.value_types import infer_text_type
 from hourmark_declare.proposing.vocabulary import are_hosts, quote_pattern
 
 _MOST: Final = 0.9
-_DOTTED: Final = re.compile(r"\w[.:/$]+\w")
+_DOTTED: Final = re.compile(
+    r"(?:[A-Za-z_$][\w$<>-]*|__\w+)(?:(?:[.:/$]|::)+[\w$<>*-]+)+(?:[/#:(]\S*)?"
+)
 _THREADS: Final = re.compile(r"(?i)main|thread|exec|worker|pool|nio|executor|scheduler")
 _SUFFIXES: Final = (
     "c|cc|cpp|cxx|h|hh|hpp|m|go|rs|py|rb|php|js|ts|java|kt|scala|cs|lua|pl|pm|ex|exs|erl|swift|sql"
@@ -27,6 +29,7 @@ _WITH_IDS: Final = re.compile(
     rf"(?P<name>{_NAME})(?:(?P<open>[/:#\[(<@,])(?P<pid>\d+)(?:(?P<between>[.:/,])(?P<tid>\d+))?(?P<close>[\])>]?))?"
 )
 _WITH_CONTEXT: Final = re.compile(r"(?P<name>[A-Za-z_][\w./+-]*)(?P<context>[(<\[]\S*[)>\]])?")
+_COMPONENT: Final = re.compile(r"[A-Za-z][A-Za-z_-]*(?: [A-Za-z][\w-]*){0,2}(?::[\w:.]+)?")
 _CLOSING: Final = {"[": "]", "(": ")", "<": ">"}
 
 
@@ -85,6 +88,8 @@ def _of_ids(found: Sequence[re.Match[str]], opening: str, closing: str) -> NameP
         return None
     if opening == ":" and (are_hosts(names, may_differ=True) or any("." in of for of in names)):
         return None
+    if infer_text_type([of["pid"] for of in found if of["pid"]]) != "long":
+        return None  # with leading zeros, such as the number of a line
     betweens = collections.Counter(match["between"] for match in found if match["pid"])
     if len(betweens) > 1:
         return None
@@ -108,17 +113,27 @@ def bracket_name(values: Sequence[str]) -> str:
     """
     of_type = infer_text_type(values)
     if of_type in ("long", "double"):
-        return "pid" if of_type == "long" else "number"
+        return "pid" if of_type == "long" and are_ids(values) else "number"
     if _are_positions(values):
         return "caller"
     if sum(bool(_THREADS.search(value)) for value in values) >= 0.3 * len(values):
         return "thread" if not all("." in value for value in values) else "logger"
-    if len(set(values)) <= 10 and all(
-        re.fullmatch(r"[A-Za-z][A-Za-z_-]*(?::[\w:.]+)?", value) for value in values
-    ):
+    if len(set(values)) <= 10 and all(_COMPONENT.fullmatch(value) for value in values):
         return "component"
-    dotted = sum("." in value or "::" in value for value in values) >= 0.5 * len(values)
+    dotted = sum(_DOTTED.fullmatch(value) is not None for value in values) >= 0.5 * len(values)
     return "logger" if dotted else "context"
+
+
+def are_ids(values: Sequence[str]) -> bool:
+    """Return whether whole numbers may be ids of processes, rather than levels from 0 to 9.
+
+    Args:
+        values: Texts that consist of digits.
+
+    Returns:
+        False if there are at least ten values, and all are less than 10.
+    """
+    return len(values) < 10 or any(len(value) > 1 for value in values)
 
 
 def word_name(values: Sequence[str], *, is_behind: bool) -> str:
@@ -132,7 +147,7 @@ def word_name(values: Sequence[str], *, is_behind: bool) -> str:
         `word` for a constant, `label`, `program`, `logger`, `caller` or `component`.
     """
     is_constant = len(set(values)) == 1 and len(values) > 10
-    dotted = 2 * sum(bool(_DOTTED.search(value)) for value in values) > len(values)
+    dotted = 2 * sum(_DOTTED.fullmatch(value) is not None for value in values) > len(values)
     if is_constant and not (dotted and is_behind):
         return "word"
     if "-" in values:

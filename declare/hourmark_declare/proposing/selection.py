@@ -180,7 +180,7 @@ def _evaluate(
 
 
 def _reads_time(candidate: Candidate) -> bool:
-    return not candidate.line or bool({"time_field", "time_format"} & {*candidate.line})
+    return candidate.format == "syslog" or bool({"time_field", "time_format"} & {*candidate.line})
 
 
 def _parse(

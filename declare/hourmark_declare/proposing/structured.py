@@ -101,10 +101,20 @@ def logfmt_candidates(sample: FileSample) -> Iterator[Candidate]:
     known = infer_fields(rows, excluded=[_MORE, time.get("time_field", ""), host or ""])
     fields = [optional_field(of["name"], infer_text_type(columns[of["name"]])) for of in known]
     more = {"name": _MORE, "type": {"type": "map", "values": "string"}}
-    line = {"payload": "logfmt", **time, "unknown": "keep", "unknown_field": _MORE}
-    line |= {"host_field": host} if host else {}
-    line |= _keys_setting(paths, fields, host)
+    settings = {"unknown": "keep", "unknown_field": _MORE}
+    settings |= {"host_field": host} if host else {}
+    settings |= _keys_setting(paths, fields, host)
+    if time.get("time") == "observed" and _have_date_and_time(rows):
+        line = {"payload": "logfmt", **settings}
+        yield Candidate(form="logfmt", line=line, fields=(*fields, more), format="syslog")
+    line = {"payload": "logfmt", **time, **settings}
     yield Candidate(form="logfmt", line=line, fields=(*fields, more))
+
+
+def _have_date_and_time(rows: Sequence[Mapping[str, Any]]) -> bool:
+    # Whether the time is in two keys, as firewalls write it: the format `syslog` reads these.
+    both = sum({"date", "time"} <= row.keys() for row in rows)
+    return both >= _MOST * len(rows)
 
 
 def detect_time_settings(rows: Sequence[Mapping[str, Any]], written_ms: int = 0) -> dict[str, str]:
@@ -208,6 +218,9 @@ def _numbers_in_quotes(rows: Sequence[Mapping[str, Any]], excluded: set[str]) ->
         if key in excluded or len(texts) < len(values) or len(texts) < _COERCED_MIN:
             continue
         of_type = infer_text_type(texts) if "" not in texts and "-" not in texts else "string"
+        decimals = {len(text.partition(".")[2]) for text in texts}
+        if len(decimals) > 1 and any("." in text and text.endswith("0") for text in texts):
+            continue  # such as the versions 1.1 and 1.10
         if of_type in ("long", "double") and len(set(texts)) > 1:
             found[key] = of_type
     return found

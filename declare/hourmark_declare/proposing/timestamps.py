@@ -19,10 +19,17 @@ from hourmark_declare.proposing.zone_names import ABBREVIATION_PATTERN
 _RECORDS_BELOW: Final = 0.98  # share of lines with a timestamp: others belong to records
 _WITHIN: Final = 120  # bytes of a line in which its timestamp must begin
 _MONTH: Final = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+_LONG_MONTH: Final = (
+    "(?:January|February|March|April|May|June|July|August|September|October|November|December)"
+)
 _DAY_NAME: Final = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 # Pattern, and formats in order of preference: a date of numbers alone may be read in several orders.
 _DATES: Final[Sequence[tuple[str, tuple[str, ...]]]] = (
     (r"\d{4}-\d\d-\d\d", ("%Y-%m-%d",)),
+    (r"\d{4}-\d{1,2}-\d{1,2}", ("%Y-%m-%d",)),
+    (rf"\d{{4}}-{_MONTH}-\d{{1,2}}", ("%Y-%b-%d",)),
+    (rf"\d{{4}}/{_MONTH}/\d{{1,2}}", ("%Y/%b/%d",)),
+    (rf"\d{{4}} {_MONTH} [ \d]?\d", ("%Y %b %e",)),
     (r"\d{4}/\d{1,2}/\d{1,2}", ("%Y/%m/%d",)),
     (r"\d{4}\.\d\d\.\d\d", ("%Y.%m.%d",)),
     (r"\d{4}(?:0\d|1[0-2])[0-3]\d", ("%Y%m%d",)),
@@ -33,6 +40,12 @@ _DATES: Final[Sequence[tuple[str, tuple[str, ...]]]] = (
     (rf"\d{{1,2}} {_MONTH} \d{{4}}", ("%d %b %Y",)),
     (rf"{_DAY_NAME} {_MONTH} [ \d]\d,? \d{{4}}", ("%a %b %e %Y",)),
     (rf"{_MONTH} [ \d]?\d, \d{{4}}", ("%b %d, %Y",)),
+    (rf"\d{{1,2}}{_MONTH}\d{{4}}", ("%d%b%Y",)),
+    (rf"\d{{1,2}}\.{_MONTH}\.\d{{4}}", ("%d.%b.%Y",)),
+    (rf"{_DAY_NAME} \d{{1,2}} {_MONTH} \d{{4}}", ("%a %d %b %Y",)),
+    (rf"{_LONG_MONTH} \d{{1,2}}, \d{{4}}", ("%B %d, %Y",)),
+    (rf"\d{{1,2}} {_LONG_MONTH} \d{{4}}", ("%d %B %Y",)),
+    (r"\d\d\.\d\d\.\d\d", ("%d.%m.%y", "%y.%m.%d")),
     (r"\d\d\.\d\d\.\d{4}", ("%d.%m.%Y", "%m.%d.%Y")),
     (r"\d{1,2}/\d{1,2}/\d{4}", ("%m/%d/%Y", "%d/%m/%Y")),
     (r"\d\d-\d\d-\d{4}", ("%d-%m-%Y", "%m-%d-%Y")),
@@ -49,7 +62,7 @@ _DATES: Final[Sequence[tuple[str, tuple[str, ...]]]] = (
 )
 _CLOCK: Final = r"(?:[01]?\d|2[0-3]):[0-5]?\d:[0-5]?\d"
 _REST: Final = (
-    r"(?P<between>T|:|-|_|\t|,|;|, | at | time=| {1,3})"
+    r"(?P<between>T|:|-|_|\t|,|;|, | at | - | @ | time=| {1,3})"
     rf"(?P<clock>{_CLOCK}|\d\d\.\d\d\.\d\d|\d{{6}}(?!\d)|\d\d:\d\d(?![:\d]))"
     r"(?P<fraction>[.,]\d{1,9}|:\d{3}(?!\d))?(?P<half> ?[AaPp][Mm]\b)?"
     r"(?P<zone>Z\b| ?[+-]\d\d:?\d\d\b| ?[+-]\d\d(?![\d:.-])|"

@@ -6,6 +6,9 @@ from typing import Final
 
 from tests.support.log_formats import (
     applications,
+    further_apps,
+    further_systems,
+    held_back,
     more_platforms,
     more_servers,
     more_sources,
@@ -29,4 +32,7 @@ FURTHER: Final[list[LogFormat]] = [
     *more_sources.FORMATS,
     *more_tools.FORMATS,
     *more_platforms.FORMATS,
+    *further_systems.FORMATS,
+    *further_apps.FORMATS,
+    *held_back.FORMATS,
 ]
