@@ -21,6 +21,8 @@ from hourmark_declare.proposing.vocabulary import (
     HOST_KEYS,
     REQUEST,
     are_hosts,
+    are_level_letters,
+    are_machines,
     first_key,
     is_level,
     quote_pattern,
@@ -39,6 +41,7 @@ _ORIGIN: Final = re.compile(
     r"[A-Za-z_][\w$-]*(?:[./:]+[A-Za-z_$][\w$-]*)+(?::\d+)?|[A-Z][A-Za-z]*_\w*"
 )
 _COMPONENT: Final = re.compile(r"[a-z][a-z_]{3,}")
+_CLASS: Final = re.compile(r"[A-Za-z][A-Za-z_-]*")
 _WITH_UNIT: Final = re.compile(
     r"-?\d+(?:\.\d+)?(?P<unit> ?(?:[A-Za-z\u00b5\u00b0]{1,3}|%)(?:/s|/min|/h)?)"
 )
@@ -248,6 +251,8 @@ def _guess(column: Column, taken: set[str], before: Sequence[str], *, is_last: b
     values = column.values
     if all(is_level(value) for value in values):
         return "level"
+    if "level" not in taken and not column.wrap and are_level_letters(values):
+        return "level"
     quoted = column.wrap == '"' and set(values) != {"-"}
     if quoted and all(REQUEST.fullmatch(value) for value in values):
         return "request"
@@ -264,8 +269,12 @@ def _guess(column: Column, taken: set[str], before: Sequence[str], *, is_last: b
         return MESSAGE
     if all(_ORIGIN.fullmatch(value) for value in values) and 2 * len(set(values)) <= len(values):
         return "logger"
+    if not column.wrap and "host" not in taken and are_machines(values):
+        return "host"
     if not column.wrap and len(before) < 3 and "host" not in taken and are_hosts(values):
         return "host"
+    if "level" in taken and all(_CLASS.fullmatch(value) for value in values) and not is_last:
+        return "component" if 1 < len(set(values)) <= max(0.1 * len(values), 3) else ""
     names = not column.wrap and all(_COMPONENT.fullmatch(value) for value in values)
     return "component" if names and 1 < len(set(values)) <= 0.1 * len(values) else ""
 

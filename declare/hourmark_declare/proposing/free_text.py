@@ -50,6 +50,7 @@ _BSD_TIME: Final = re.compile(rb"(?:<\d{1,3}>)?[A-Z][a-z]{2} [ \d]\d (?:\d{4} )?
 _LEVEL_FIRST: Final = re.compile(
     rf"\s*[\[<(]?(?i:{LEVELS})(?:[\])>:|]|\s+-|\s+\S+\[\d+\]:)".encode()
 )
+_INDENTED_MIN: Final = 0.2  # share of lines that continue records without a time
 _SYSLOG_MIN: Final = 0.8  # share of the lines that must have a header of syslog
 
 
@@ -147,6 +148,8 @@ def timestamped_candidates(sample: FileSample) -> Iterator[Candidate]:
     stamps = [texts[index][start:end] for index, (start, end) in spans.items()]
     choice = choose_order(found.form, stamps, sample.written_ms)
     zones = ["", *zone_of_abbreviation(stamps)] if choice.format.endswith("%Z") else [""]
+    if choice.format.endswith("+00"):
+        zones = ["UTC"]
     for zone in zones:
         if found.share >= _STAMPED_MIN and _has_records(lines, found):
             template = _records_template(texts, spans, choice)
@@ -169,16 +172,28 @@ def untimed_candidates(sample: FileSample) -> Iterator[Candidate]:
     texts = [
         line.decode(errors="replace").removesuffix("\r") for line in sample.lines if line.strip()
     ]
-    template = infer_template(texts, [None] * len(texts), "", multiline=False)
+    starts = [n for n, text in enumerate(texts) if not text[:1].isspace()]
+    if 2 <= len(texts) - len(starts) >= _INDENTED_MIN * len(texts) and starts:
+        records = [
+            "\n".join(texts[first:behind])
+            for first, behind in itertools.pairwise([*starts, len(texts)])
+        ]
+        yield from _untimed(sample, records, record_start=r"^\S")
+    yield from _untimed(sample, texts, record_start="")
+
+
+def _untimed(sample: FileSample, texts: Sequence[str], *, record_start: str) -> Iterator[Candidate]:
+    template = infer_template(texts, [None] * len(texts), "", multiline=bool(record_start))
     if template is None or not ("level" in template.types or template.parts >= 2):
         return
     pattern = ends_with_cr(template.pattern, sample)
     line = {"payload": "pattern", "pattern": pattern, **_CATCHING}
     line |= {"host_field": "host"} if template.has_host else {}
     yield Candidate(
-        form="lines with fields, without a time",
+        form=f"{'records' if record_start else 'lines'} with fields, without a time",
         line=line,
         fields=(*_template_fields(template), _message(sample)),
+        record_start=record_start,
         catches_all=True,
     )
 

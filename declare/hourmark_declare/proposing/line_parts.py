@@ -23,6 +23,7 @@ from hourmark_declare.proposing.vocabulary import (
     REQUEST,
     are_hosts,
     are_level_codes,
+    are_level_letters,
     are_levels,
     is_level,
     quote_pattern,
@@ -67,8 +68,10 @@ _WORD_UP_TO: Final = {
 }
 _DATE_LIKE: Final = re.compile(r"\d{4}[-./]\d\d[-./]\d\d(?=\s)")
 _THREAD_AND_LOGGER: Final = re.compile(r"\S+(?: \S+)?[ \t]+[A-Za-z_][\w$-]*(?:(?:\.|::)[\w$-]+)+")
-_LEVEL_BEHIND: Final = re.compile(r"(?P<name>[^/:]+)(?P<mark>[/:])(?P<level>\w+)")
-_CHANNEL_LEVEL: Final = re.compile(rf"(?P<channel>[A-Za-z][\w-]*)\.(?P<level>{LEVELS})(?=:|\s|$):?")
+_LEVEL_BEHIND: Final = re.compile(r"(?P<name>[^/:|,]+?)(?P<mark>[/:|,]| +)(?P<level>\w+)")
+_CHANNEL_LEVEL: Final = re.compile(
+    rf"(?P<channel>[A-Za-z][\w-]*(?:\.[\w-]+)*?)(?P<mark>[./,\[(<])(?P<level>(?i:{LEVELS}))[\])>]?(?=:|\s|$):?"
+)
 _IDENTIFIER: Final = re.compile(
     r"(?P<x>(?:0x)?(?=[0-9-]*[A-Fa-f])[0-9A-Fa-f]{6,}(?:-[0-9A-Fa-f]+)*|0x[0-9A-Fa-f]+|0\d{5,})(?=[\s\])]|$)"
 )
@@ -196,6 +199,8 @@ class PartRecognizer:
             self._punctuation,
             self._other_time,
             self._between_colons,
+            self._between_commas,
+            self._before_level,
             self._word,
             self._optional_words,
             self._optional_bracket,
@@ -265,26 +270,34 @@ class PartRecognizer:
         letters = {
             n: of.at + 1
             for n, of in enumerate(cursors)
-            if of.rest[:1] in LEVEL_LETTERS
-            and (re.match(r"[\s,/|:\]]", of.rest[1:2]) or (of.time and of.time[0] == of.at + 1))
+            if of.rest[:1].isascii()
+            and of.rest[:1].isalpha()
+            and (re.match(r"[\s,/|:!\]]", of.rest[1:2]) or (of.time and of.time[0] == of.at + 1))
         }
         if self._enough(letters):
             found_letters = [cursors[n].text[end - 1] for n, end in letters.items()]
-            if len(set(found_letters)) > 1 or len(found_letters) < 10:
-                return LinePart("(?P<{0}>[A-Z])", letters, {"level_letter": [*found_letters]})
+            if are_level_letters(found_letters) or (
+                len(found_letters) < 10 and LEVEL_LETTERS >= {*found_letters}
+            ):
+                ends = {n: end + cursors[n].text.startswith("!", end) for n, end in letters.items()}
+                pattern = "(?P<{0}>[A-Za-z])!?"
+                return LinePart(pattern, ends, {"level_letter": [*found_letters]})
         return None
 
     def _channel_level(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         if "level" in self._state.types:
             return None
         found = self._matching(cursors, _CHANNEL_LEVEL)
-        if not self._enough(found):
+        marks = {match["mark"] for match in found.values()}
+        if not self._enough(found) or len(marks) > 1:
             return None
         values: dict[str, list[str | None]] = {
             "component": [match["channel"] for match in found.values()],
             "level": [match["level"] for match in found.values()],
         }
-        pattern = rf"(?P<{{0}}>[A-Za-z][\w-]*)\.(?P<{{1}}>{LEVELS.replace('{', '{{')}):?"
+        mark = quote_pattern(marks.pop())
+        level = LEVELS.replace("{", "{{")
+        pattern = rf"(?P<{{0}}>[A-Za-z][\w.-]*?){mark}(?P<{{1}}>(?i:{level}))[\])>]?:?"
         return LinePart(pattern, {n: match.end() for n, match in found.items()}, values)
 
     def _identifier(self, cursors: Sequence[LineCursor]) -> LinePart | None:
@@ -322,6 +335,8 @@ class PartRecognizer:
             return None
         ends = {n: match.end() for n, match in found.items()}
         values = [match["x"] for match in found.values()]
+        if char == "{" and sum('":' in value for value in values) >= self._state.needed:
+            return None  # JSON
         if (inner := self._inside(values)) is not None:
             pattern, groups = inner
             return LinePart(
@@ -552,7 +567,8 @@ class PartRecognizer:
             (_PIPED, r"(?P<{0}>[^|\n]{{0,80}}?)", r"[ \t]*\|", _are_short),
         ]
         if closing is not None:
-            options.insert(0, (closing, r"(?P<{0}>[^\s\[\]()]+)", "", _are_short))
+            inside = r"[^\s\[\]]" if closing is _WORD_UP_TO["]"] else r"[^\s()]"
+            options.insert(0, (closing, f"(?P<{{0}}>{inside}+)", "", _are_short))
         if self._state.time_read or not self._state.has_time:
             options += [
                 (_BEFORE_BRACKET, r"(?P<{0}>[^\s\[\]]+)", r"\]", _vary_little),
@@ -612,6 +628,52 @@ class PartRecognizer:
         name = "logger" if "logger" not in self._state.types else "component"
         ends = {n: match.end() for n, match in found.items()}
         return LinePart(r"(?P<{0}>[A-Za-z_][\w.-]*):", ends, {name: [*values]})
+
+    def _between_commas(self, cursors: Sequence[LineCursor]) -> LinePart | None:
+        # A word between commas, as in `INFO, sw-1, started`.
+        found = {
+            n: match
+            for n, match in self._matching(cursors, _WORD_UP_TO[","]).items()
+            if cursors[n].text[: cursors[n].at].rstrip().endswith(",")
+        }
+        values = [match["x"] for match in found.values()]
+        if not self._enough(found) or not _vary_little(values):
+            return None
+        ends = {n: match.end() for n, match in found.items()}
+        name = word_name(values, is_behind=self._state.time_read)
+        return LinePart(r"(?P<{0}>[^\s,]+)", ends, {name: [*values]})
+
+    def _before_level(self, cursors: Sequence[LineCursor]) -> LinePart | None:
+        # Up to three words before the level, with or without brackets in between.
+        if not self._state.time_read or "level" in self._state.types:
+            return None
+        level = rf"(?:{LEVEL_FORMS[0][0]}|{LEVEL_FORMS[1][0].replace('<level>', '<l2>')})"
+        search = re.compile(
+            r"(?P<x>[^\s\[\]{}|\"]*[^\s\[\]{}|\":](?:[ \t]+[^\s\[\]{}|\"]*[^\s\[\]{}|\":]){0,2}?):?[ \t]+"
+            rf"(?=(?:\[[^\[\]]*\][ \t]*){{0,2}}{level}[ \t:])"
+        )
+        found = self._matching(cursors, search)
+        if not self._enough(found):
+            return None
+        values = [match["x"] for match in found.values()]
+        words = {len(value.split()) for value in values}
+        if len(words) == 1:
+            values = [value.split()[0] for value in values]
+        ends = {
+            n: match.start() + len(of) for (n, match), of in zip(found.items(), values, strict=True)
+        }
+        ends = {n: end + cursors[n].text.startswith(":", end) for n, end in ends.items()}
+        named = split_ids(values)
+        if named is not None and len(words) == 1 and _vary_little(named.names):
+            name = word_name(named.names, is_behind=True)
+            return LinePart(named.pattern + ":?", ends, {name: [*named.names], **named.others})
+        if not _vary_little(values):
+            return None
+        if len(words) > 1:
+            pattern = r"(?P<{0}>[^\s\[\]{{}}|\"]+(?:[ \t]+[^\s\[\]{{}}|\"]+){{0,2}}?):?"
+            return LinePart(pattern, ends, {bracket_name(values): [*values]})
+        pattern = r"(?P<{0}>[^\s\[\]{{}}|\"]*[^\s\[\]{{}}|\":]):?"
+        return LinePart(pattern, ends, {word_name(values, is_behind=True): [*values]})
 
     def _is_anchored(self, cursors: Sequence[LineCursor]) -> bool:
         # Whether something specific follows after the same number of words in nearly all records.
@@ -700,6 +762,8 @@ def _anchors(cursor: LineCursor, at: int, words: int) -> Iterator[str]:
         yield "level"
     if (key := _KEY.match(rest)) and key["mark"] == "=":
         yield f"key {key['key']}"
+    if words == 1 and re.match(r"[A-Z][ \t]+\S", rest):
+        yield "letter"
     if words == 1 and re.match(r"\d+[ \t]+\d+[ \t]", rest):
         yield "numbers"
     if words <= 2 and (match := _PROGRAM.match(rest)) and (match["pid"] or match["end"]):
@@ -711,7 +775,10 @@ def _anchors(cursor: LineCursor, at: int, words: int) -> Iterator[str]:
 
 
 def _are_short(values: Sequence[str]) -> bool:
-    return sum(len(value.split()) <= 3 for value in values) >= MOST * len(values)
+    # Up to three words, and not several columns that spaces pad.
+    short = sum(len(value.split()) <= 3 for value in values)
+    padded = sum("  " in value or "\t" in value for value in values)
+    return short >= MOST * len(values) and 2 * padded < len(values)
 
 
 def _vary_little(values: Sequence[str]) -> bool:

@@ -24,11 +24,11 @@ from hourmark_declare.proposing.line_parts import (
 )
 from hourmark_declare.proposing.message_numbers import message_pattern
 from hourmark_declare.proposing.value_types import infer_text_type
-from hourmark_declare.proposing.vocabulary import HOST_KEYS, are_hosts, are_levels
+from hourmark_declare.proposing.vocabulary import HOST_KEYS, are_hosts, are_levels, are_machines
 
 _NAME: Final = re.compile(r"[A-Za-z][\w-]{2,}")  # of a program, the same in all records
 _PARTS_MAX: Final = 40
-_OF_TEXTS: Final = ("component", "logger", "program", "context", "thread", "word", "label")
+_OF_TEXTS: Final = ("component", "logger", "program", "context", "thread", "word", "label", "text")
 _GROUP: Final = re.compile(r"\(\?P<\{(\d)\}>")  # where the name of a field is filled in
 
 
@@ -165,6 +165,8 @@ class _Inference:
     def _named(self, name: str, values: Sequence[str]) -> str:
         if name in _OF_TEXTS and are_levels(values) and "level" not in self._names:
             name = "level"
+        elif name == "text" and "level" in self._names and len({*values}) <= 10:
+            name = "component" if all(map(_NAME.fullmatch, values)) else name
         elif name in _OF_TEXTS and infer_text_type(values) in ("long", "double"):
             name = "number"
         hosts = not {"level", "program"} & {*self._state.types}  # a host comes before these
@@ -174,6 +176,8 @@ class _Inference:
             and "host" not in self._names
             and are_hosts(values)
         ):
+            name = "host"
+        elif name in ("component", "word") and "host" not in self._names and are_machines(values):
             name = "host"
         elif name in ("component", "logger") and "host" in self._names and are_hosts(values):
             name = "node"

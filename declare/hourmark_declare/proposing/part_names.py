@@ -19,7 +19,9 @@ _MOST: Final = 0.9
 _DOTTED: Final = re.compile(
     r"(?:[A-Za-z_$][\w$<>-]*|__\w+)(?:(?:[.:/$]|::)+[\w$<>*-]+)+(?:[/#:(]\S*)?"
 )
-_THREADS: Final = re.compile(r"(?i)main|thread|exec|worker|pool|nio|executor|scheduler")
+_THREADS: Final = re.compile(
+    r"(?i)main|thread|exec|worker|pool|nio|executor|scheduler|dispatcher|^qtp|^Timer-\d"
+)
 _SUFFIXES: Final = (
     "c|cc|cpp|cxx|h|hh|hpp|m|go|rs|py|rb|php|js|ts|java|kt|scala|cs|lua|pl|pm|ex|exs|erl|swift|sql"
 )
@@ -86,14 +88,16 @@ def _of_ids(found: Sequence[re.Match[str]], opening: str, closing: str) -> NameP
         found
     ):
         return None
-    if opening == ":" and (are_hosts(names, may_differ=True) or any("." in of for of in names)):
-        return None
+    if opening == ":" and (are_hosts(names, may_differ=True) or any(":" in of for of in names)):
+        return None  # hosts with ports, and `module:function:line`
     if infer_text_type([of["pid"] for of in found if of["pid"]]) != "long":
         return None  # with leading zeros, such as the number of a line
     betweens = collections.Counter(match["between"] for match in found if match["pid"])
     if len(betweens) > 1:
         return None
-    ids, others = r"(?P<{1}>\d+)", {"pid": [match["pid"] for match in found]}
+    ids = r"(?P<{1}>\d+)"
+    is_line = opening == ":" and any("." in name for name in names)
+    others = {"line" if is_line else "pid": [match["pid"] for match in found]}
     if (between := next(iter(betweens))) is not None:
         ids += quote_pattern(between) + r"(?P<{2}>\d+)"
         others["tid"] = [match["tid"] for match in found]
@@ -117,7 +121,8 @@ def bracket_name(values: Sequence[str]) -> str:
     if _are_positions(values):
         return "caller"
     if sum(bool(_THREADS.search(value)) for value in values) >= 0.3 * len(values):
-        return "thread" if not all("." in value for value in values) else "logger"
+        is_logger = all("." in value and "dispatcher" not in value for value in values)
+        return "logger" if is_logger else "thread"
     if len(set(values)) <= 10 and all(_COMPONENT.fullmatch(value) for value in values):
         return "component"
     dotted = sum(_DOTTED.fullmatch(value) is not None for value in values) >= 0.5 * len(values)

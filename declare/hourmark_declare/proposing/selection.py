@@ -23,11 +23,13 @@ from hourmark_declare.proposing.free_text import (
     untimed_candidates,
 )
 from hourmark_declare.proposing.structured import json_line_candidates, logfmt_candidates
+from hourmark_declare.proposing.syslog_bodies import syslog_body_candidates
 
 _STRUCTURED: Final[Sequence[CandidateSource]] = (
     json_line_candidates,
     access_log_candidates,
     logfmt_candidates,
+    syslog_body_candidates,
     syslog_candidates,
     delimited_candidates,
     spaced_candidates,

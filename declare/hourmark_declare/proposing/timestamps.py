@@ -27,6 +27,7 @@ _DAY_NAME: Final = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 _DATES: Final[Sequence[tuple[str, tuple[str, ...]]]] = (
     (r"\d{4}-\d\d-\d\d", ("%Y-%m-%d",)),
     (r"\d{4}-\d{1,2}-\d{1,2}", ("%Y-%m-%d",)),
+    (r"\d{4}-\d{3}", ("%Y-%j",)),
     (rf"\d{{4}}-{_MONTH}-\d{{1,2}}", ("%Y-%b-%d",)),
     (rf"\d{{4}}/{_MONTH}/\d{{1,2}}", ("%Y/%b/%d",)),
     (rf"\d{{4}} {_MONTH} [ \d]?\d", ("%Y %b %e",)),
@@ -54,6 +55,8 @@ _DATES: Final[Sequence[tuple[str, tuple[str, ...]]]] = (
     (rf"{_DAY_NAME} {_MONTH} [ \d]\d", ("%a %b %e",)),
     (rf"{_MONTH} [ \d]\d", ("%b %e",)),
     (rf"{_MONTH} \d", ("%b %e",)),
+    (rf"\d{{1,2}} {_MONTH}", ("%d %b",)),
+    (rf"\d{{1,2}}-{_MONTH}", ("%d-%b",)),
     (r"\d\d-\d\d", ("%m-%d", "%d-%m")),
     (r"\d\d\.\d\d", ("%m.%d", "%d.%m")),
     (r"\d\d/\d\d", ("%m/%d", "%d/%m")),
@@ -62,8 +65,8 @@ _DATES: Final[Sequence[tuple[str, tuple[str, ...]]]] = (
 )
 _CLOCK: Final = r"(?:[01]?\d|2[0-3]):[0-5]?\d:[0-5]?\d"
 _REST: Final = (
-    r"(?P<between>T|:|-|_|\t|,|;|, | at | - | @ | time=| {1,3})"
-    rf"(?P<clock>{_CLOCK}|\d\d\.\d\d\.\d\d|\d{{6}}(?!\d)|\d\d:\d\d(?![:\d]))"
+    r"(?P<between>T|:|\||-|_|\t|,|;|, | at | - | @ |/(?=\d{6}\.|\d\d:\d\d:)|\.(?=\d{6}\b)|(?<=\d{8})(?=\d{6}\b)| time=| {1,3})"
+    rf"(?P<clock>{_CLOCK}|\d\d\.\d\d\.\d\d|[0-2]\d-[0-5]\d-[0-5]\d(?![\d-])|[0-2]\d[0-5]\d[0-5]\d(?!\d)|\d\d:\d\d(?![:\d]))"
     r"(?P<fraction>[.,]\d{1,9}|:\d{3}(?!\d))?(?P<half> ?[AaPp][Mm]\b)?"
     r"(?P<zone>Z\b| ?[+-]\d\d:?\d\d\b| ?[+-]\d\d(?![\d:.-])|"
     rf" (?:{ABBREVIATION_PATTERN})\b)?"
@@ -78,6 +81,7 @@ _UNIX: Final = (  # digits before the fraction, and format
 _CLOCKS: Final = {  # pattern in a type file, and format
     r"\d\d:\d\d": "%H:%M",
     r"\d\d\.\d\d\.\d\d": "%H.%M.%S",
+    r"\d\d-\d\d-\d\d": "%H-%M-%S",
     r"\d{6}": "%H%M%S",
 }
 _RFC3339: Final = "%Y-%m-%dT%H:%M:%S%z"
@@ -231,6 +235,8 @@ def _dated_match(match: re.Match[str], date: str, formats: tuple[str, ...]) -> T
         space = " " * zone.startswith(" ")
         if zone.strip()[0].isalpha() and zone != "Z":
             pattern, rest = pattern + space + "[A-Z]{3,4}", rest + space + "%Z"
+        elif zone.strip() == "+00":  # no abbreviation of any zone
+            pattern, rest = pattern + space + r"\+00", rest + space + "+00"
         elif len(zone.strip()) == 3:
             pattern, rest = pattern + space + r"[+-]\d\d", rest + space + "%Z"
         else:

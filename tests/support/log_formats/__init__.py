@@ -7,6 +7,7 @@ from typing import Final
 from tests.support.log_formats import (
     applications,
     further_apps,
+    further_servers,
     further_systems,
     held_back,
     more_platforms,
@@ -34,5 +35,6 @@ FURTHER: Final[list[LogFormat]] = [
     *more_platforms.FORMATS,
     *further_systems.FORMATS,
     *further_apps.FORMATS,
+    *further_servers.FORMATS,
     *held_back.FORMATS,
 ]
