@@ -267,6 +267,12 @@ def _guess(column: Column, taken: set[str], before: Sequence[str], *, is_last: b
         return "agent"
     if is_last and not column.wrap and 10 * sum(" " in value for value in values) > 3 * len(values):
         return MESSAGE
+    return _guess_origin(column, taken, before, is_last=is_last)
+
+
+def _guess_origin(column: Column, taken: set[str], before: Sequence[str], *, is_last: bool) -> str:
+    # The host or the part of a program that wrote the line.
+    values = column.values
     if all(_ORIGIN.fullmatch(value) for value in values) and 2 * len(set(values)) <= len(values):
         return "logger"
     if not column.wrap and "host" not in taken and are_machines(values):

@@ -7,13 +7,24 @@ punctuation, or a word that something specific follows.
 from __future__ import annotations
 
 import collections
-import dataclasses
 import re
-from collections.abc import Callable, Iterator, Sequence, Sized
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final
 
-from hourmark_declare.proposing.part_names import are_ids, bracket_name, split_ids, word_name
-from hourmark_declare.proposing.timestamps import find_timestamps
+from hourmark_declare.proposing.part_names import are_ids, bracket_name, split_ids
+from hourmark_declare.proposing.part_search import (
+    DATE_LIKE,
+    KEY,
+    MOST,
+    PROGRAM,
+    SPACE,
+    LineCursor,
+    LinePart,
+    PartSearch,
+    ReadingState,
+    timestamp_at,
+    without_groups,
+)
 from hourmark_declare.proposing.value_types import infer_text_type
 from hourmark_declare.proposing.vocabulary import (
     COMMON_LEVELS,
@@ -21,17 +32,15 @@ from hourmark_declare.proposing.vocabulary import (
     LEVEL_LETTERS,
     LEVELS,
     REQUEST,
-    are_hosts,
     are_level_codes,
     are_level_letters,
     are_levels,
     is_level,
     quote_pattern,
 )
+from hourmark_declare.proposing.word_parts import WordSearch
 
-MOST: Final = 0.9  # share of the records that must have a part
 _SOME: Final = 0.2  # share from which on a part in brackets is optional
-_WORDS_AHEAD: Final = 8
 _PUNCTUATION: Final = frozenset("|,;:-#*/=@>~&+]})!")
 _QUOTED: Final = re.compile(r'"(?P<x>(?:[^"\\]|\\.)*)"')
 _BRACKETED: Final = {
@@ -40,34 +49,12 @@ _BRACKETED: Final = {
     "{": (re.compile(r"\{(?P<x>[^{}]*)\}"), r"\{{", r"\}}", "[^{{}}]"),
     "<": (re.compile(r"<(?P<x>[^<>]*)>"), "<", ">", "[^<>]"),
 }
-_PROGRAM: Final = re.compile(
-    r"(?P<program>[A-Za-z_/][\w./()+-]*)(?:\[(?P<pid>[0-9A-Fa-f]+)(?:(?P<between>[:.,/])(?P<tid>\d+))?\])?(?P<end>:?)(?=\s|$)"
-)
 _NUMBER: Final = re.compile(r"(?:(?P<x>[+-]?\d+(?:\.\d+)?)|-)(?=[\s,;|:#\])/]|$)")
 _QUANTITY: Final = re.compile(r"(?P<x>\d+(?:\.\d+)?)(?P<unit>[A-Za-z\u00b5%]{1,3})(?=[\s,;|\])]|$)")
 _TIME_UNITS: Final = ("ns", "us", "\u00b5s", "ms", "s", "sec", "m", "min", "h")
 _ADDRESS: Final = re.compile(
     r"(?P<x>\d{1,3}(?:\.\d{1,3}){3})(?::(?P<port>\d{1,5}))?(?=[\s,;|:#\])-]|$)"
 )
-_KEY: Final = re.compile(r"(?P<key>[A-Za-z_][\w.@-]*)(?P<mark>=|:[ \t]+)")
-_LOGGER: Final = re.compile(r"(?P<x>[A-Za-z_$][\w$-]*(?:(?:\.|::|/|\$)[\w$<>-]+)+)(?=[ \t\x1b])")
-_COLON_WORD: Final = re.compile(r"(?P<x>[^\s:|\[\]\"']\S*?)[ \t]*:(?:[ \t]+|$)")
-_BEFORE_BRACKET: Final = re.compile(r"(?P<x>[^\s\[\]]+)\](?=[ \t]|$)")
-_PADDED: Final = re.compile(r"(?P<x>[^\s|\[\]\"]+)(?=\t| {2,}\S)")
-_DASHED: Final = re.compile(
-    r"(?P<x>[^\s|\[\"](?:[^|\n\[\]]{0,60}?[^\s|\[\]])??)[ \t]+[-|:>]+[ \t]+"
-)
-_TIGHT_COLON: Final = re.compile(r"(?P<x>[A-Za-z_][\w.-]*):")
-_PIPED: Final = re.compile(r"(?P<x>[^|\n]{0,80}?)[ \t]*\|")
-_WORD: Final = re.compile(r"(?P<x>[^\s|\[\]\"\x1b][^\s|\"\x1b]*)")
-_BEFORE_PAREN: Final = re.compile(r"(?P<x>[A-Za-z][\w.-]*)(?=\()")
-_WORD_UP_TO: Final = {
-    "]": re.compile(r"(?P<x>[^\s\[\]]+)(?=\])"),
-    ")": re.compile(r"(?P<x>[^\s()]+)(?=\))"),
-    ",": re.compile(r"(?P<x>[^\s,]+)(?=,)"),
-}
-_DATE_LIKE: Final = re.compile(r"\d{4}[-./]\d\d[-./]\d\d(?=\s)")
-_THREAD_AND_LOGGER: Final = re.compile(r"\S+(?: \S+)?[ \t]+[A-Za-z_][\w$-]*(?:(?:\.|::)[\w$-]+)+")
 _LEVEL_BEHIND: Final = re.compile(r"(?P<name>[^/:|,]+?)(?P<mark>[/:|,]| +)(?P<level>\w+)")
 _CHANNEL_LEVEL: Final = re.compile(
     rf"(?P<channel>[A-Za-z][\w-]*(?:\.[\w-]+)*?)(?P<mark>[./,\[(<])(?P<level>(?i:{LEVELS}))[\])>]?(?=:|\s|$):?"
@@ -76,85 +63,9 @@ _IDENTIFIER: Final = re.compile(
     r"(?P<x>(?:0x)?(?=[0-9-]*[A-Fa-f])[0-9A-Fa-f]{6,}(?:-[0-9A-Fa-f]+)*|0x[0-9A-Fa-f]+|0\d{5,})(?=[\s\])]|$)"
 )
 _COLORED_SPACE: Final = r"(?:[ \t]|\x1b\[[\d;]*m)"  # with escape sequences of terminals
-SPACE: Final = "[ \\t]"
 
 
-class LineCursor(NamedTuple):
-    """The current position in the analysis of one log record.
-
-    A record is analyzed from left to right, element by element.
-
-    Attributes:
-        text: Text of the record.
-        at: Index in `text` of the next character to analyze.
-        time: Start and end index of the record's timestamp in `text`; None if it has none.
-    """
-
-    text: str
-    at: int
-    time: tuple[int, int] | None
-
-    @property
-    def rest(self) -> str:
-        return self.text[self.at :]
-
-
-class LinePart(NamedTuple):
-    """The next element of nearly all log records, such as a level or a quoted text.
-
-    For the records `[main] started` and `[pool-1] done`, the first element is the text in brackets:
-    `ends` is `{0: 6, 1: 8}`, and `values` is `{"thread": ["main", "pool-1"]}`.
-
-    Attributes:
-        pattern: Regular expression for the element. Groups are written `(?P<{0}>…)`, `(?P<{1}>…)`;
-            the caller replaces the numbers with field names. All other braces are doubled. A
-            timestamp has the group `time`.
-        ends: Maps the index of each record that has the element to the index of the character after
-            it.
-        values: Maps the proposed field name of each group to the captured texts, one for each item
-            of `ends`; None if nothing was captured. The list is empty for a timestamp.
-        is_optional: Whether the analysis continues in all records, or only in those that have the
-            element.
-    """
-
-    pattern: str
-    ends: dict[int, int]
-    values: dict[str, list[str | None]]
-    is_optional: bool = False
-
-
-@dataclasses.dataclass(kw_only=True)
-class ReadingState:
-    """Mutable state of the search for elements that log records have in common.
-
-    All records are analyzed in parallel from left to right, one element (such as a level, a number
-    or a delimiter) at a time.
-
-    Attributes:
-        records: Number of records at the start of the analysis.
-        needed: Minimum number of records that must have an element in common; may be a fraction.
-        time_pattern: Regular expression that matches the timestamps of the records.
-        has_time: Whether nearly all records have a timestamp.
-        multiline: Whether records consist of several lines.
-        time_read: Whether the current positions are after the timestamp.
-        types: Maps the name of each field found so far to its Avro type.
-        open_brackets: Brackets that were opened before the current positions and are not closed
-            yet.
-        pending_key: Key of a `key=value` pair whose value is the next element; None otherwise.
-    """
-
-    records: int
-    needed: float
-    time_pattern: str
-    has_time: bool
-    multiline: bool
-    time_read: bool = False
-    types: dict[str, str] = dataclasses.field(default_factory=dict)
-    open_brackets: list[str] = dataclasses.field(default_factory=list)
-    pending_key: str | None = None
-
-
-class PartRecognizer:
+class PartRecognizer(PartSearch):
     """A recognizer for the next element that nearly all log records have in common.
 
     Examples of elements are a timestamp, a level, a quoted text, a number or a delimiter. Call
@@ -166,7 +77,8 @@ class PartRecognizer:
     """
 
     def __init__(self, state: ReadingState) -> None:
-        self._state = state
+        super().__init__(state)
+        self._words = WordSearch(state)
 
     def next_part(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         """Return the element that nearly all log records have at their current positions.
@@ -198,38 +110,16 @@ class PartRecognizer:
             self._symbol,
             self._punctuation,
             self._other_time,
-            self._between_colons,
-            self._between_commas,
-            self._before_level,
-            self._word,
-            self._optional_words,
+            self._words.find_between_colons,
+            self._words.find_between_commas,
+            self._words.find_before_level,
+            self._words.find_word,
+            self._words.find_optional_words,
             self._optional_bracket,
         ):
             if (part := recognize(cursors)) is not None:
                 return part
         return None
-
-    def _enough(self, ends: Sized) -> bool:
-        return len(ends) >= self._state.needed and len(ends) > 0
-
-    def _matching(
-        self, cursors: Sequence[LineCursor], search: re.Pattern[str]
-    ) -> dict[int, re.Match[str]]:
-        return {
-            number: match
-            for number, cursor in enumerate(cursors)
-            if (match := search.match(cursor.text, cursor.at)) is not None
-            and not (cursor.time and cursor.at <= cursor.time[0] < match.end())
-        }
-
-    def _part(
-        self, cursors: Sequence[LineCursor], search: re.Pattern[str], name: str, pattern: str
-    ) -> LinePart | None:
-        found = self._matching(cursors, search)
-        if not self._enough(found):
-            return None
-        values = [match["x"] for match in found.values()]
-        return LinePart(pattern, {n: match.end() for n, match in found.items()}, {name: values})
 
     # What is recognized, in the order in which it is tried.
 
@@ -277,7 +167,7 @@ class PartRecognizer:
         if self._enough(letters):
             found_letters = [cursors[n].text[end - 1] for n, end in letters.items()]
             if are_level_letters(found_letters) or (
-                len(found_letters) < 10 and LEVEL_LETTERS >= {*found_letters}
+                len(found_letters) < 10 and {*found_letters} <= LEVEL_LETTERS
             ):
                 ends = {n: end + cursors[n].text.startswith("!", end) for n, end in letters.items()}
                 pattern = "(?P<{0}>[A-Za-z])!?"
@@ -361,13 +251,14 @@ class PartRecognizer:
         # Structure within brackets: `module:level`, or the same keys with numbers.
         behind = [_LEVEL_BEHIND.fullmatch(value) for value in values]
         found = [match for match in behind if match is not None and is_level(match["level"])]
-        marks = {match["mark"] for match in found}
+        marks = {match["mark"].strip() for match in found}
         if len(found) == len(values) and len(marks) == 1 and "level" not in self._state.types:
-            mark = marks.pop()
+            sign = marks.pop()
+            mark = quote_pattern(sign) if sign else f"{SPACE}+"
             return (
-                rf"(?P<{{0}}>[^/:\[\]]+){mark}(?P<{{1}}>\w+)",
+                rf"(?P<{{0}}>[^/:|,\[\]]+?){mark}(?P<{{1}}>\w+)",
                 {
-                    "module" if mark == ":" else "thread": [match["name"] for match in found],
+                    _inner_name(sign): [match["name"] for match in found],
                     "level": [match["level"] for match in found],
                 },
             )
@@ -392,7 +283,7 @@ class PartRecognizer:
     def _program(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         found = {
             n: match
-            for n, match in self._matching(cursors, _PROGRAM).items()
+            for n, match in self._matching(cursors, PROGRAM).items()
             if match["pid"] or match["end"]
         }
         with_pid = sum(match["pid"] is not None for match in found.values())
@@ -412,7 +303,7 @@ class PartRecognizer:
         return LinePart(pattern, {n: match.end() for n, match in found.items()}, values)
 
     def _key(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        found = self._matching(cursors, _KEY)
+        found = self._matching(cursors, KEY)
         keys = collections.Counter(match["key"] for match in found.values()).most_common(1)
         if not keys or keys[0][1] < self._state.needed or len(cursors) < 3:
             return self._constant(cursors)
@@ -527,14 +418,14 @@ class PartRecognizer:
         if char in "])" and self._state.open_brackets:
             self._state.open_brackets.pop()
         ends = {n: of.at + len(run) for n, of in enumerate(cursors) if of.rest.startswith(run)}
-        return LinePart(_without_groups(quote_pattern(run)), ends, {})
+        return LinePart(without_groups(quote_pattern(run)), ends, {})
 
     def _other_time(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         found: dict[int, tuple[int, str]] = {}
         for number, cursor in enumerate(cursors):
-            if (match := _DATE_LIKE.match(cursor.text, cursor.at)) is not None:
+            if (match := DATE_LIKE.match(cursor.text, cursor.at)) is not None:
                 found[number] = match.end(), r"\S+"
-            elif (at := _timestamp_at(cursor)) is not None:
+            elif (at := timestamp_at(cursor)) is not None:
                 found[number] = at
         if not self._enough(found):
             return None
@@ -547,145 +438,7 @@ class PartRecognizer:
         ):
             return None
         values: list[str | None] = [cursors[n].text[cursors[n].at : end] for n, end in ends.items()]
-        return LinePart(f"(?P<{{0}}>{_without_groups(pattern)})", ends, {"date": values})
-
-    def _word(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        closing = (
-            _WORD_UP_TO.get({"[": "]", "(": ")"}.get(self._state.open_brackets[-1], ""))
-            if self._state.open_brackets
-            else None
-        )
-        # What is searched, the pattern of the value, what is behind it, and a plausibility check.
-        options: list[tuple[re.Pattern[str], str, str, Callable[[Sequence[str]], bool]]] = [
-            (
-                _DASHED,
-                r"(?P<{0}>[^\s|\[\"](?:[^|\n\[\]]{{0,60}}?[^\s|\[\]])??)",
-                r"[ \t]+[-|:>]+[ \t]+",
-                _are_short,
-            ),
-            (_COLON_WORD, r"(?P<{0}>[^\s:|\[\]\"']\S*?)", r"[ \t]*:(?:[ \t]+|$)", _vary_little),
-            (_PIPED, r"(?P<{0}>[^|\n]{{0,80}}?)", r"[ \t]*\|", _are_short),
-        ]
-        if closing is not None:
-            inside = r"[^\s\[\]]" if closing is _WORD_UP_TO["]"] else r"[^\s()]"
-            options.insert(0, (closing, f"(?P<{{0}}>{inside}+)", "", _are_short))
-        if self._state.time_read or not self._state.has_time:
-            options += [
-                (_BEFORE_BRACKET, r"(?P<{0}>[^\s\[\]]+)", r"\]", _vary_little),
-                (_BEFORE_PAREN, r"(?P<{0}>[A-Za-z][\w.-]*)", "", _vary_little),
-                (_PADDED, r"(?P<{0}>[^\s|\[\]\"\x1b]+)", "", _vary_little),
-                (_LOGGER, r"(?P<{0}>[^\s|\[\]\"\x1b]+)", "", _vary_little),
-            ]
-        for search, pattern, suffix, is_plausible in options:
-            found = self._matching(cursors, search)
-            if not self._enough(found):
-                continue
-            values = [match["x"] for match in found.values()]
-            ends = {n: m.end() for n, m in found.items()}
-            if (named := split_ids(values)) is not None and _vary_little(named.names):
-                name = word_name(named.names, is_behind=self._state.time_read)
-                return LinePart(
-                    named.pattern + suffix, ends, {name: [*named.names], **named.others}
-                )
-            if all(_THREAD_AND_LOGGER.fullmatch(value) for value in values):
-                pairs = [value.rsplit(maxsplit=1) for value in values]
-                inside = (
-                    r"(?P<{0}>[^\s|\[\"](?:[^|\n\[\]]*?[^\s|\[\]])??)[ \t]+(?P<{1}>[^\s|\[\]]+)"
-                )
-                return LinePart(
-                    inside + suffix,
-                    ends,
-                    {"thread": [of[0] for of in pairs], "logger": [of[1] for of in pairs]},
-                )
-            if is_plausible(values):
-                name = word_name(values, is_behind=self._state.time_read)
-                return LinePart(pattern + suffix, ends, {name: [*values]})
-        if self._is_anchored(cursors):
-            found = self._matching(cursors, _WORD)
-            values = [match["x"] for match in found.values()]
-            if self._enough(found):
-                again = sum(cursors[n].text.count(match["x"]) > 1 for n, match in found.items())
-                name = word_name(values, is_behind=self._state.time_read)
-                is_host = again >= self._state.needed and are_hosts(values, may_differ=True)
-                name = "host" if is_host else name
-                return LinePart(
-                    r"(?P<{0}>[^\s|\[\]\"\x1b][^\s|\"\x1b]*)",
-                    {n: m.end() for n, m in found.items()},
-                    {name: [*values]},
-                )
-        return None
-
-    def _between_colons(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        # A word between colons without spaces, as in `INFO:shop.orders:started`.
-        found = {
-            n: match
-            for n, match in self._matching(cursors, _TIGHT_COLON).items()
-            if cursors[n].text[cursors[n].at - 1 : cursors[n].at] == ":"
-        }
-        values = [match["x"] for match in found.values()]
-        if not self._enough(found) or not _vary_little(values):
-            return None
-        name = "logger" if "logger" not in self._state.types else "component"
-        ends = {n: match.end() for n, match in found.items()}
-        return LinePart(r"(?P<{0}>[A-Za-z_][\w.-]*):", ends, {name: [*values]})
-
-    def _between_commas(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        # A word between commas, as in `INFO, sw-1, started`.
-        found = {
-            n: match
-            for n, match in self._matching(cursors, _WORD_UP_TO[","]).items()
-            if cursors[n].text[: cursors[n].at].rstrip().endswith(",")
-        }
-        values = [match["x"] for match in found.values()]
-        if not self._enough(found) or not _vary_little(values):
-            return None
-        ends = {n: match.end() for n, match in found.items()}
-        name = word_name(values, is_behind=self._state.time_read)
-        return LinePart(r"(?P<{0}>[^\s,]+)", ends, {name: [*values]})
-
-    def _before_level(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        # Up to three words before the level, with or without brackets in between.
-        if not self._state.time_read or "level" in self._state.types:
-            return None
-        level = rf"(?:{LEVEL_FORMS[0][0]}|{LEVEL_FORMS[1][0].replace('<level>', '<l2>')})"
-        search = re.compile(
-            r"(?P<x>[^\s\[\]{}|\"]*[^\s\[\]{}|\":](?:[ \t]+[^\s\[\]{}|\"]*[^\s\[\]{}|\":]){0,2}?):?[ \t]+"
-            rf"(?=(?:\[[^\[\]]*\][ \t]*){{0,2}}{level}[ \t:])"
-        )
-        found = self._matching(cursors, search)
-        if not self._enough(found):
-            return None
-        values = [match["x"] for match in found.values()]
-        words = {len(value.split()) for value in values}
-        if len(words) == 1:
-            values = [value.split()[0] for value in values]
-        ends = {
-            n: match.start() + len(of) for (n, match), of in zip(found.items(), values, strict=True)
-        }
-        ends = {n: end + cursors[n].text.startswith(":", end) for n, end in ends.items()}
-        named = split_ids(values)
-        if named is not None and len(words) == 1 and _vary_little(named.names):
-            name = word_name(named.names, is_behind=True)
-            return LinePart(named.pattern + ":?", ends, {name: [*named.names], **named.others})
-        if not _vary_little(values):
-            return None
-        if len(words) > 1:
-            pattern = r"(?P<{0}>[^\s\[\]{{}}|\"]+(?:[ \t]+[^\s\[\]{{}}|\"]+){{0,2}}?):?"
-            return LinePart(pattern, ends, {bracket_name(values): [*values]})
-        pattern = r"(?P<{0}>[^\s\[\]{{}}|\"]*[^\s\[\]{{}}|\":]):?"
-        return LinePart(pattern, ends, {word_name(values, is_behind=True): [*values]})
-
-    def _is_anchored(self, cursors: Sequence[LineCursor]) -> bool:
-        # Whether something specific follows after the same number of words in nearly all records.
-        for words in range(1, _WORDS_AHEAD + 1):
-            search = re.compile(rf"(?:[^\s|\[\]\"][^\s|\"]*[ \t]+){{{words}}}")
-            kinds: collections.Counter[str] = collections.Counter()
-            for cursor in cursors:
-                if (match := search.match(cursor.text, cursor.at)) is not None:
-                    kinds.update(_anchors(cursor, match.end(), words))
-            if any(count >= self._state.needed for count in kinds.values()):
-                return True
-        return False
+        return LinePart(f"(?P<{{0}}>{without_groups(pattern)})", ends, {"date": values})
 
     def _optional_bracket(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         if not self._state.time_read:
@@ -722,64 +475,7 @@ class PartRecognizer:
             is_optional=True,
         )
 
-    def _optional_words(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        # Up to three words that only some records have before their level.
-        if not self._state.time_read or "level" in self._state.types:
-            return None
-        level = f"(?:{LEVEL_FORMS[0][0]}|{LEVEL_FORMS[1][0].replace('<level>', '<l2>')})"
-        search = re.compile(rf"(?P<x>\S+(?:[ \t]+\S+){{0,2}}?[ \t]+)??(?={level}(?:[ \t]+|$))")
-        found = self._matching(cursors, search)
-        values = [(match["x"] or "").strip() or None for match in found.values()]
-        if not self._enough(found) or not any(values) or all(values):
-            return None
-        name = bracket_name([value for value in values if value is not None])
-        return LinePart(
-            rf"(?:(?P<{{0}}>\S+(?:{SPACE}+\S+){{{{0,2}}}}?){SPACE}+)??",
-            {n: match.end() for n, match in found.items()},
-            {name if name == "caller" else "context": [*values]},
-        )
 
-
-def _without_groups(pattern: str) -> str:
-    # In the form of `LinePart.pattern`: braces are written twice.
-    return pattern.replace("{", "{{").replace("}", "}}")
-
-
-def _timestamp_at(cursor: LineCursor) -> tuple[int, str] | None:
-    found = find_timestamps(cursor.text[cursor.at : cursor.at + 60], 0)
-    if not found or found[0].start != 0:
-        return None
-    return cursor.at + found[0].end, found[0].form.pattern
-
-
-def _anchors(cursor: LineCursor, at: int, words: int) -> Iterator[str]:
-    if cursor.time and cursor.time[0] == at:
-        yield "time"
-    rest = cursor.text[at : at + 80]
-    if rest[:1] in ("[", '"') and words <= 2:
-        yield "bracket"
-    if re.match(LEVEL_FORMS[0][0], rest) or re.match(LEVEL_FORMS[1][0], rest):
-        yield "level"
-    if (key := _KEY.match(rest)) and key["mark"] == "=":
-        yield f"key {key['key']}"
-    if words == 1 and re.match(r"[A-Z][ \t]+\S", rest):
-        yield "letter"
-    if words == 1 and re.match(r"\d+[ \t]+\d+[ \t]", rest):
-        yield "numbers"
-    if words <= 2 and (match := _PROGRAM.match(rest)) and (match["pid"] or match["end"]):
-        yield "program"
-    if cursor.time and at < cursor.time[0]:
-        yield from () if not re.match(r"[\[(<]", rest) else ("bracket",)
-    if words <= 4 and (_DATE_LIKE.match(rest) or _timestamp_at(cursor._replace(at=at))):
-        yield "other_time"
-
-
-def _are_short(values: Sequence[str]) -> bool:
-    # Up to three words, and not several columns that spaces pad.
-    short = sum(len(value.split()) <= 3 for value in values)
-    padded = sum("  " in value or "\t" in value for value in values)
-    return short >= MOST * len(values) and 2 * padded < len(values)
-
-
-def _vary_little(values: Sequence[str]) -> bool:
-    return len(set(values)) <= max(0.5 * len(values), 3)
+def _inner_name(mark: str) -> str:
+    # Of what precedes the level in brackets.
+    return {"/": "thread", ":": "module"}.get(mark, "component")

@@ -14,15 +14,15 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from hourmark_declare.proposing.candidate import MESSAGE
-from hourmark_declare.proposing.line_parts import (
+from hourmark_declare.proposing.line_parts import PartRecognizer
+from hourmark_declare.proposing.message_numbers import message_pattern
+from hourmark_declare.proposing.part_search import (
     MOST,
     SPACE,
     LineCursor,
     LinePart,
-    PartRecognizer,
     ReadingState,
 )
-from hourmark_declare.proposing.message_numbers import message_pattern
 from hourmark_declare.proposing.value_types import infer_text_type
 from hourmark_declare.proposing.vocabulary import HOST_KEYS, are_hosts, are_levels, are_machines
 
@@ -163,21 +163,14 @@ class _Inference:
         return pattern
 
     def _named(self, name: str, values: Sequence[str]) -> str:
-        if name in _OF_TEXTS and are_levels(values) and "level" not in self._names:
-            name = "level"
-        elif name == "text" and "level" in self._names and len({*values}) <= 10:
-            name = "component" if all(map(_NAME.fullmatch, values)) else name
-        elif name in _OF_TEXTS and infer_text_type(values) in ("long", "double"):
-            name = "number"
+        name = self._corrected(name, values)
         hosts = not {"level", "program"} & {*self._state.types}  # a host comes before these
         if (
             name in ("word", "component", "logger")
             and hosts
             and "host" not in self._names
             and are_hosts(values)
-        ):
-            name = "host"
-        elif name in ("component", "word") and "host" not in self._names and are_machines(values):
+        ) or (name in ("component", "word") and "host" not in self._names and are_machines(values)):
             name = "host"
         elif name in ("component", "logger") and "host" in self._names and are_hosts(values):
             name = "node"
@@ -201,6 +194,18 @@ class _Inference:
             )
             self._fields += 1
         return name
+
+    def _corrected(self, name: str, values: Sequence[str]) -> str:
+        # Levels and numbers have no other name, and no text has theirs.
+        has_level = "level" in self._names
+        if name not in _OF_TEXTS:
+            return name
+        if not has_level and are_levels(values):
+            return "level"
+        if name == "text":
+            is_name = has_level and len({*values}) <= 10 and all(map(_NAME.fullmatch, values))
+            return "component" if is_name else name
+        return "number" if infer_text_type(values) in ("long", "double") else name
 
     def _finished(
         self, before: str, pieces: Sequence[_Piece], cursors: Sequence[LineCursor]
