@@ -68,7 +68,9 @@ def syslog_candidates(sample: FileSample) -> Iterator[Candidate]:
         One candidate format if at least 80% of the lines meet this condition; otherwise nothing.
     """
     lines = [line for line in sample.lines if line.strip()][:1000]
-    if sum(map(_is_syslog, lines)) >= _SYSLOG_MIN * len(lines) and not _have_levels(lines):
+    if sum(map(_is_syslog, lines)) >= _SYSLOG_MIN * len(lines) and not (
+        _have_levels(lines) or _are_sentences(lines)
+    ):
         yield Candidate(form="a system log", format="syslog")
 
 
@@ -98,6 +100,15 @@ def _have_levels(lines: Sequence[bytes]) -> bool:
     ]
     levels = sum(_LEVEL_FIRST.match(message) is not None for message in bare)
     return len(bare) >= _SYSLOG_MIN * len(lines) and 2 * levels > len(bare)
+
+
+def _are_sentences(lines: Sequence[bytes]) -> bool:
+    # Whether what seems to be the host is the first word of a message: several words, no program.
+    found = [parts for line in lines if (parts := parse_syslog_forms(line)) is not None]
+    bare = [of.header.host for of in found if of.header.program is None and of.header.pri is None]
+    hosts = {*bare}
+    words = all(host is not None and host.isalpha() for host in hosts)
+    return len(bare) >= _SYSLOG_MIN * len(found) and len(hosts) > 1 and words
 
 
 def access_log_candidates(sample: FileSample) -> Iterator[Candidate]:

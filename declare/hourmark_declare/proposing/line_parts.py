@@ -237,6 +237,13 @@ class PartRecognizer(PartSearch):
         if "level" not in self._state.types and are_level_codes(stripped):
             return LinePart(pattern + ":?", self._past_colon(cursors, ends), {"level": [*stripped]})
         name = bracket_name(stripped)
+        quantities = [_QUANTITY.fullmatch(value) for value in stripped]
+        units = {of["unit"] if of is not None else None for of in quantities}
+        if len(units) == 1 and (unit := next(iter(units))) is not None:
+            name = "duration" if unit in _TIME_UNITS else "number"
+            numbers: list[str | None] = [of["x"] for of in quantities if of is not None]
+            pattern = f"{opening}(?P<{{0}}>\\d+(?:\\.\\d+)?){unit}{closing}:?"
+            return LinePart(pattern, self._past_colon(cursors, ends), {name: numbers})
         if number := {"long": r"-?\d+", "double": r"-?\d+(?:\.\d+)?"}.get(
             infer_text_type(stripped)
         ):

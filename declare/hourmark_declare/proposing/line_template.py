@@ -174,7 +174,7 @@ class _Inference:
             name = "host"
         elif name in ("component", "logger") and "host" in self._names and are_hosts(values):
             name = "node"
-        elif name.lower() in HOST_KEYS:
+        elif name.lower() in HOST_KEYS and not all(of.isdigit() for of in values):
             name = "host" if "host" not in self._names else "log_host"
         elif name == "word" and not self._state.time_read and _NAME.fullmatch(values[0]):
             name = "program" if "program" not in self._names else "word"

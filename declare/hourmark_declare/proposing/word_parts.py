@@ -24,7 +24,7 @@ from hourmark_declare.proposing.part_search import (
     timestamp_at,
     vary_little,
 )
-from hourmark_declare.proposing.vocabulary import LEVEL_FORMS, are_hosts
+from hourmark_declare.proposing.vocabulary import LEVEL_FORMS, are_hosts, quote_pattern
 
 _WORDS_AHEAD: Final = 8
 _LOGGER: Final = re.compile(r"(?P<x>[A-Za-z_$][\w$-]*(?:(?:\.|::|/|\$)[\w$<>-]+)+)(?=[ \t\x1b])")
@@ -83,6 +83,9 @@ class WordSearch(PartSearch):
                 continue
             values = [match["x"] for match in found.values()]
             ends = {n: m.end() for n, m in found.items()}
+            if search is _BEFORE_PAREN and len({*values}) == 1 and len(values) > 10:
+                self._state.pending_key = values[0]  # as in `User(ann)`
+                return LinePart(quote_pattern(values[0]), ends, {})
             if (named := split_ids(values)) is not None and vary_little(named.names):
                 name = word_name(named.names, is_behind=self._state.time_read)
                 return LinePart(
@@ -216,6 +219,8 @@ def _anchors(cursor: LineCursor, at: int, words: int) -> Iterator[str]:
         yield "level"
     if (key := KEY.match(rest)) and key["mark"] == "=":
         yield f"key {key['key']}"
+    if words <= 2 and re.match(r"\d+:[ \t]", rest):
+        yield "numbered"
     if words == 1 and re.match(r"[A-Z][ \t]+\S", rest):
         yield "letter"
     if words == 1 and re.match(r"\d+[ \t]+\d+[ \t]", rest):

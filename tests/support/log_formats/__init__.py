@@ -7,6 +7,7 @@ from typing import Final
 from tests.support.log_formats import (
     applications,
     further_apps,
+    further_mixed,
     further_servers,
     further_systems,
     held_back,
@@ -35,6 +36,7 @@ FURTHER: Final[list[LogFormat]] = [
     *more_platforms.FORMATS,
     *further_systems.FORMATS,
     *further_apps.FORMATS,
+    *further_mixed.FORMATS,
     *further_servers.FORMATS,
     *held_back.FORMATS,
 ]
