@@ -6,7 +6,7 @@ See docs/event-types.md.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, Self
 
 from pydantic import (
@@ -37,6 +37,7 @@ _GOES_WITH: Final = {
     "pattern": ("pattern",),
     "columns": ("tsv",),
     "coerce": ("json",),
+    "keys": ("json", "logfmt"),
     "null_text": ("pattern", "logfmt", "tsv"),
     "unknown_field": ("json", "logfmt"),
     "time_format": ("pattern", "json", "logfmt", "tsv"),
@@ -76,8 +77,9 @@ class LineRule(FrozenModel):
     - `tsv`: The message consists of tab-separated columns. `columns` contains their names.
 
     Other attributes select the time and the host of the event (`time_field`, `time_format`, `time`,
-    `host_field`), or fill fields from the syslog header (`header`). `unknown`, `coerce`,
-    `null_text` and `redact` determine how unknown keys, text values and secrets are handled.
+    `host_field`), or fill fields from the syslog header (`header`) or from keys that are no field
+    names (`keys`). `unknown`, `coerce`, `null_text` and `redact` determine how unknown keys, text
+    values and secrets are handled.
     """
 
     payload: Literal["json", "text", "pattern", "logfmt", "tsv"] = "json"
@@ -107,6 +109,11 @@ class LineRule(FrozenModel):
     """treatment of keys that are no fields; keep: store them in `unknown_field`"""
     unknown_field: str | None = None
     """a field of the type map of strings; other values are stored as JSON"""
+    keys: dict[str, str | list[str]] = Field({})
+    """keys of the message by field name, for a key that is no field name (`log.level`) or, as a list
+    of keys, for a value within nested JSON objects. A field that is named here is also the name for
+    `time_field` and `host_field`
+    """
     coerce: list[str] = Field([])
     """fields whose JSON value may be a string that is converted, such as "12" to 12"""
     null_text: str | None = None
@@ -139,10 +146,19 @@ class LineRule(FrozenModel):
             or self.header
             or self.programs
             or self.unknown != "refuse"
+            or self.keys
             or self.coerce
             or self.null_text is not None
             or self.redact
         )
+
+    @property
+    def key_paths(self) -> dict[str, tuple[str, ...]]:
+        """Return for each field in `keys` its path: one key, or keys of nested JSON objects."""
+        return {
+            name: (path,) if isinstance(path, str) else tuple(path)
+            for name, path in self.keys.items()
+        }
 
     @property
     def groups(self) -> frozenset[str]:
@@ -185,6 +201,7 @@ class LineRule(FrozenModel):
             raise ValueError(
                 "unknown = 'keep' and unknown_field, the map that keeps them, need each other"
             )
+        _check_paths(self.key_paths, may_nest=self.payload == "json")
         for field, part in self.header.items():
             if part not in HEADER_PARTS and not SD_PARAM.fullmatch(part):
                 raise ValueError(
@@ -225,6 +242,7 @@ class LineRule(FrozenModel):
                 if name not in (SKIPPED, self.time_field, self.host_field)
             ],
             "header": list(self.header),
+            "keys": [name for name in self.keys if name not in (self.time_field, self.host_field)],
             "coerce": self.coerce,
             "unknown_field": [self.unknown_field] if self.unknown_field else [],
             "redact": [redaction.field for redaction in self.redact],
@@ -253,6 +271,18 @@ class LineRule(FrozenModel):
                 raise ValueError(
                     f'the field {name!r} must be of the type {{ type = "map", values = "string" }}'
                 )
+
+
+def _check_paths(paths: Mapping[str, tuple[str, ...]], *, may_nest: bool) -> None:
+    for name, path in paths.items():
+        if not path or (len(path) > 1 and not may_nest):
+            raise ValueError(
+                f"keys.{name} = {list(path)!r}: it is one key or, with payload = 'json', a list of "
+                "at least one key"
+            )
+        for other, longer in paths.items():
+            if other != name and longer[: len(path)] == path:
+                raise ValueError(f"keys.{other} is a part of keys.{name}: name other keys")
 
 
 def _check_groups(pattern: str) -> None:

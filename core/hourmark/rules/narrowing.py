@@ -96,6 +96,10 @@ def _filled(line: LineRule) -> set[str]:
 def _of_lines(old: LineRule, new: LineRule) -> Iterator[str]:
     if old.payload != new.payload:
         yield f"its payload was {old.payload} and is {new.payload}"
+    if new.payload in ("json", "logfmt") and new.unknown == "refuse":
+        for name, key in old.keys.items():
+            if new.keys.get(name) != key:
+                yield f"its key {key!r} was the field {name} (line.keys)"
     if old.time == "observed" and new.time == "event":
         yield "lines without a time were accepted (time = observed)"
 

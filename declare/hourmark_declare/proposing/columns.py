@@ -21,6 +21,8 @@ from hourmark_declare.proposing.vocabulary import (
     HOST_KEYS,
     REQUEST,
     are_hosts,
+    are_level_letters,
+    are_machines,
     first_key,
     is_level,
     quote_pattern,
@@ -35,8 +37,14 @@ _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"(?=[ \t]|$)|\[[^\[\]]*\](?=[ \t]|$
 _SPACED_MIN: Final = 5  # fewer columns between spaces are a text rather than a table
 _PLAIN_WORD: Final = re.compile(r"[A-Za-z][A-Za-z'-]*[.,:;!?]?")
 _ADDRESS: Final = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?|-")
-_ORIGIN: Final = re.compile(r"[A-Za-z_][\w$-]*(?:[./:]+[\w$-]+)+|[A-Z][A-Za-z]*_\w*")
+_ORIGIN: Final = re.compile(
+    r"[A-Za-z_][\w$-]*(?:[./:]+[A-Za-z_$][\w$-]*)+(?::\d+)?|[A-Z][A-Za-z]*_\w*"
+)
 _COMPONENT: Final = re.compile(r"[a-z][a-z_]{3,}")
+_CLASS: Final = re.compile(r"[A-Za-z][A-Za-z_-]*")
+_WITH_UNIT: Final = re.compile(
+    r"-?\d+(?:\.\d+)?(?P<unit> ?(?:[A-Za-z\u00b5\u00b0]{1,3}|%)(?:/s|/min|/h)?)"
+)
 _AGENT: Final = re.compile(r"(?:Mozilla|curl|Wget|python|Go-http|kube-probe|ELB-|S3Console)\S*.*|-")
 
 
@@ -51,12 +59,15 @@ class Column(NamedTuple):
             empty if there is none.
         width: Number of columns in the file: 2 if a date and a time of day in adjacent columns were
             combined, otherwise 1.
+        unit: Unit after each number in the file, with the space before it, as in `45 %`; empty if
+            there is none.
     """
 
     name: str
     values: list[str]
     wrap: str
     width: int = 1
+    unit: str = ""
 
 
 def delimited_candidates(sample: FileSample) -> Iterator[Candidate]:
@@ -77,7 +88,9 @@ def delimited_candidates(sample: FileSample) -> Iterator[Candidate]:
         if sum(delimiter in line for line in lines) < _MOST * len(lines) - 5:
             continue
         rows = [_split(line, delimiter) for line in lines if not line.startswith("#")]
-        yield from _candidates(sample, lines, rows, delimiter)
+        if is_padded := _are_padded(rows):
+            rows = [[cell.strip(" ") for cell in row] for row in rows]
+        yield from _candidates(sample, lines, rows, delimiter, is_padded=is_padded)
 
 
 def spaced_candidates(sample: FileSample) -> Iterator[Candidate]:
@@ -110,7 +123,12 @@ def _split(line: str, delimiter: str) -> list[str]:
 
 
 def _candidates(
-    sample: FileSample, lines: Sequence[str], rows: Sequence[list[str]], delimiter: str
+    sample: FileSample,
+    lines: Sequence[str],
+    rows: Sequence[list[str]],
+    delimiter: str,
+    *,
+    is_padded: bool = False,
 ) -> Iterator[Candidate]:
     widths = collections.Counter(map(len, rows))
     if not widths:
@@ -127,9 +145,22 @@ def _candidates(
         return
     columns = _columns(table, names)
     time = _time(sample, columns, delimiter)
-    if time is None and names is None:
-        return
-    yield _candidate(sample, _joined(columns, time), time, delimiter, is_named=names is not None)
+    if names is None and (time is None or (is_padded and not _is_table(table))):
+        return  # no table, or a text with structure that `line_template` infers
+    yield _candidate(
+        sample,
+        _joined(columns, time),
+        time,
+        delimiter,
+        is_named=names is not None,
+        is_padded=is_padded,
+    )
+
+
+def _are_padded(rows: Sequence[list[str]]) -> bool:
+    # Whether spaces separate most cells from their delimiters, as in `a, b` and `a | b`.
+    inner = [cell for row in rows for cell in row[1:]]
+    return 2 * sum(cell.startswith(" ") for cell in inner) > len(inner)
 
 
 def _names(lines: Sequence[str], first: Sequence[str], *, has_header: bool) -> list[str] | None:
@@ -164,7 +195,8 @@ def _is_table(table: Sequence[list[str]]) -> bool:
         infer_text_type(column) in ("long", "double") and choose_time_format(column, 0) is None
         for column in columns
     )
-    return 2 * words < len(columns) and numbers >= 2
+    has_level = any(all(is_level(value.strip("[]<>(): ")) for value in of) for of in columns)
+    return 2 * words < len(columns) and numbers >= 2 and not (has_level and words >= 2)
 
 
 def _are_cells(table: Sequence[list[str]]) -> bool:
@@ -189,8 +221,18 @@ def _columns(table: Sequence[list[str]], names: Sequence[str] | None) -> list[Co
             "",
         )
         bare = [value[1:-1] for value in values] if wrap else [*values]
-        columns.append(Column(names[number] if names else "", bare, wrap))
+        bare, unit = (bare, "") if wrap else _without_unit(bare)
+        columns.append(Column(names[number] if names else "", bare, wrap, unit=unit))
     return columns if names else _guessed(columns)
+
+
+def _without_unit(values: Sequence[str]) -> tuple[list[str], str]:
+    # The numbers in `45 %` or `12ms`, if all values of the column have the same unit.
+    found = [_WITH_UNIT.fullmatch(value) for value in values if value not in ("", "-")]
+    units = {match["unit"] if match is not None else "" for match in found}
+    if len(units) != 1 or not (unit := units.pop()):
+        return [*values], ""
+    return [value.removesuffix(unit) for value in values], unit
 
 
 def _guessed(columns: Sequence[Column]) -> list[Column]:
@@ -209,6 +251,8 @@ def _guess(column: Column, taken: set[str], before: Sequence[str], *, is_last: b
     values = column.values
     if all(is_level(value) for value in values):
         return "level"
+    if "level" not in taken and not column.wrap and are_level_letters(values):
+        return "level"
     quoted = column.wrap == '"' and set(values) != {"-"}
     if quoted and all(REQUEST.fullmatch(value) for value in values):
         return "request"
@@ -223,12 +267,22 @@ def _guess(column: Column, taken: set[str], before: Sequence[str], *, is_last: b
         return "agent"
     if is_last and not column.wrap and 10 * sum(" " in value for value in values) > 3 * len(values):
         return MESSAGE
+    return _guess_origin(column, taken, before, is_last=is_last)
+
+
+def _guess_origin(column: Column, taken: set[str], before: Sequence[str], *, is_last: bool) -> str:
+    # The host or the part of a program that wrote the line.
+    values = column.values
     if all(_ORIGIN.fullmatch(value) for value in values) and 2 * len(set(values)) <= len(values):
         return "logger"
+    if not column.wrap and "host" not in taken and are_machines(values):
+        return "host"
     if not column.wrap and len(before) < 3 and "host" not in taken and are_hosts(values):
         return "host"
+    if "level" in taken and all(_CLASS.fullmatch(value) for value in values) and not is_last:
+        return "component" if 1 < len(set(values)) <= max(0.1 * len(values), 3) else ""
     names = not column.wrap and all(_COMPONENT.fullmatch(value) for value in values)
-    return "component" if names and len(set(values)) <= 0.1 * len(values) else ""
+    return "component" if names and 1 < len(set(values)) <= 0.1 * len(values) else ""
 
 
 def _unique(names: Sequence[str]) -> list[str]:
@@ -278,6 +332,7 @@ def _candidate(
     delimiter: str,
     *,
     is_named: bool,
+    is_padded: bool,
 ) -> Candidate:
     names = [column.name for column in columns]
     host = first_key(names, HOST_KEYS)
@@ -291,10 +346,11 @@ def _candidate(
     )
     settings |= {"host_field": host} if host else {}
     total = sum(column.width for column in columns)
-    between = {" ": "spaces", **_DELIMITERS}[delimiter]
-    form = f"{total} columns with {between} between{', named by a header' if is_named else ''}"
+    kind = {" ": "spaces", **_DELIMITERS}[delimiter]
+    form = f"{total} columns with {kind} between{', named by a header' if is_named else ''}"
     doubts = time.choice.doubts if time else ()
-    if delimiter == "\t" and (time is None or time.width == 1):
+    plain = not is_padded and not any(column.unit for column in columns)
+    if delimiter == "\t" and plain and (time is None or time.width == 1):
         is_empty = any("" in column.values for column in columns)
         line = {
             "payload": "tsv",
@@ -304,10 +360,12 @@ def _candidate(
         }
         line |= {} if time else {"time": "observed"}
         return Candidate(form=form, line=line, fields=tuple(fields), doubts=doubts)
-    pattern = (r"[ \t]+" if delimiter == " " else quote_pattern(delimiter)).join(
-        _cell(column, time, delimiter) for column in columns
+    between = r"[ \t]+" if delimiter == " " else quote_pattern(delimiter)
+    between = f"[ ]*{between}[ ]*" if is_padded else between
+    pattern = between.join(
+        _cell(column, time, delimiter, is_padded=is_padded) for column in columns
     )
-    lead = r"[ \t]*" if delimiter == " " else ""
+    lead = r"[ \t]*" if delimiter == " " else "[ ]*" if is_padded else ""
     has_message = MESSAGE in names
     rest = "" if has_message else f"(?P<{MESSAGE}>.*)"  # more columns, or a line that is no row
     whole = ends_with_cr(f"{lead}{pattern}{lead}{rest}", sample)
@@ -323,7 +381,7 @@ def _candidate(
     )
 
 
-def _cell(column: Column, time: _Time | None, delimiter: str) -> str:
+def _cell(column: Column, time: _Time | None, delimiter: str, *, is_padded: bool) -> str:
     if column.name == "time" and time is not None:
         group = f"(?P<time>{time.choice.pattern})"
         return {"": group, '"': f'"{group}"', "[": rf"\[{group}\]"}[column.wrap]
@@ -339,10 +397,15 @@ def _cell(column: Column, time: _Time | None, delimiter: str) -> str:
     if column.name == MESSAGE and not column.wrap:
         return f"(?P<{MESSAGE}>.*)"
     if number is not None:
-        return f"(?:(?P<{column.name}>{number})|-{'?' if delimiter != ' ' else ''})"
+        unit = quote_pattern(column.unit)
+        return f"(?:(?P<{column.name}>{number}){unit}|-{'?' if delimiter != ' ' else ''})"
     if delimiter == " ":
         return rf"(?P<{column.name}>\S+)"
-    plain = rf'[^"{_in_class(delimiter)}][^{_in_class(delimiter)}]*'
+    plain = (
+        rf'[^" {_in_class(delimiter)}](?:[^{_in_class(delimiter)}]*[^ {_in_class(delimiter)}])?'
+        if is_padded
+        else rf'[^"{_in_class(delimiter)}][^{_in_class(delimiter)}]*'
+    )
     return f'(?P<{column.name}>"(?:[^"]|"")*"|(?:{plain})?)'
 
 

@@ -47,6 +47,10 @@ _CONTINUATION: Final = re.compile(
 _STAMPED_MIN: Final = 0.02  # a smaller share of lines with one does not begin records
 _NO_HOST: Final = re.compile(rf"(?i:{LEVELS})|stdout|stderr|\d+|[A-Z]|[^A-Za-z0-9_].*|.*[=\])]")
 _BSD_TIME: Final = re.compile(rb"(?:<\d{1,3}>)?[A-Z][a-z]{2} [ \d]\d (?:\d{4} )?\d\d:\d\d:\d\d")
+_LEVEL_FIRST: Final = re.compile(
+    rf"\s*[\[<(]?(?i:{LEVELS})(?:[\])>:|]|\s+-|\s+\S+\[\d+\]:)".encode()
+)
+_INDENTED_MIN: Final = 0.2  # share of lines that continue records without a time
 _SYSLOG_MIN: Final = 0.8  # share of the lines that must have a header of syslog
 
 
@@ -64,7 +68,9 @@ def syslog_candidates(sample: FileSample) -> Iterator[Candidate]:
         One candidate format if at least 80% of the lines meet this condition; otherwise nothing.
     """
     lines = [line for line in sample.lines if line.strip()][:1000]
-    if sum(map(_is_syslog, lines)) >= _SYSLOG_MIN * len(lines):
+    if sum(map(_is_syslog, lines)) >= _SYSLOG_MIN * len(lines) and not (
+        _have_levels(lines) or _are_sentences(lines)
+    ):
         yield Candidate(form="a system log", format="syslog")
 
 
@@ -79,6 +85,30 @@ def _is_syslog(line: bytes) -> bool:
     if line.startswith(b"<") or _BSD_TIME.match(line):
         return True
     return header.time is not None and header.program is not None and bool(host or header.pid)
+
+
+def _have_levels(lines: Sequence[bytes]) -> bool:
+    # Whether the lines have neither a priority nor a process id, and also no host or no program, but
+    # a level in the message: the built-in type has no field for it.
+    bare = [
+        parts.message
+        for line in lines
+        if line[:1] != b"<"
+        and (parts := parse_syslog_forms(line)) is not None
+        and (parts.header.host is None or parts.header.program is None)
+        and parts.header.pid is None
+    ]
+    levels = sum(_LEVEL_FIRST.match(message) is not None for message in bare)
+    return len(bare) >= _SYSLOG_MIN * len(lines) and 2 * levels > len(bare)
+
+
+def _are_sentences(lines: Sequence[bytes]) -> bool:
+    # Whether what seems to be the host is the first word of a message: several words, no program.
+    found = [parts for line in lines if (parts := parse_syslog_forms(line)) is not None]
+    bare = [of.header.host for of in found if of.header.program is None and of.header.pri is None]
+    hosts = {*bare}
+    words = all(host is not None and host.isalpha() for host in hosts)
+    return len(bare) >= _SYSLOG_MIN * len(found) and len(hosts) > 1 and words
 
 
 def access_log_candidates(sample: FileSample) -> Iterator[Candidate]:
@@ -129,6 +159,8 @@ def timestamped_candidates(sample: FileSample) -> Iterator[Candidate]:
     stamps = [texts[index][start:end] for index, (start, end) in spans.items()]
     choice = choose_order(found.form, stamps, sample.written_ms)
     zones = ["", *zone_of_abbreviation(stamps)] if choice.format.endswith("%Z") else [""]
+    if choice.format.endswith("+00"):
+        zones = ["UTC"]
     for zone in zones:
         if found.share >= _STAMPED_MIN and _has_records(lines, found):
             template = _records_template(texts, spans, choice)
@@ -151,16 +183,28 @@ def untimed_candidates(sample: FileSample) -> Iterator[Candidate]:
     texts = [
         line.decode(errors="replace").removesuffix("\r") for line in sample.lines if line.strip()
     ]
-    template = infer_template(texts, [None] * len(texts), "", multiline=False)
+    starts = [n for n, text in enumerate(texts) if not text[:1].isspace()]
+    if 2 <= len(texts) - len(starts) >= _INDENTED_MIN * len(texts) and starts:
+        records = [
+            "\n".join(texts[first:behind])
+            for first, behind in itertools.pairwise([*starts, len(texts)])
+        ]
+        yield from _untimed(sample, records, record_start=r"^\S")
+    yield from _untimed(sample, texts, record_start="")
+
+
+def _untimed(sample: FileSample, texts: Sequence[str], *, record_start: str) -> Iterator[Candidate]:
+    template = infer_template(texts, [None] * len(texts), "", multiline=bool(record_start))
     if template is None or not ("level" in template.types or template.parts >= 2):
         return
     pattern = ends_with_cr(template.pattern, sample)
     line = {"payload": "pattern", "pattern": pattern, **_CATCHING}
     line |= {"host_field": "host"} if template.has_host else {}
     yield Candidate(
-        form="lines with fields, without a time",
+        form=f"{'records' if record_start else 'lines'} with fields, without a time",
         line=line,
         fields=(*_template_fields(template), _message(sample)),
+        record_start=record_start,
         catches_all=True,
     )
 

@@ -7,12 +7,24 @@ punctuation, or a word that something specific follows.
 from __future__ import annotations
 
 import collections
-import dataclasses
 import re
-from collections.abc import Callable, Iterator, Sequence, Sized
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final
 
-from hourmark_declare.proposing.timestamps import find_timestamps
+from hourmark_declare.proposing.part_names import are_ids, bracket_name, split_ids
+from hourmark_declare.proposing.part_search import (
+    DATE_LIKE,
+    KEY,
+    MOST,
+    PROGRAM,
+    SPACE,
+    LineCursor,
+    LinePart,
+    PartSearch,
+    ReadingState,
+    timestamp_at,
+    without_groups,
+)
 from hourmark_declare.proposing.value_types import infer_text_type
 from hourmark_declare.proposing.vocabulary import (
     COMMON_LEVELS,
@@ -20,14 +32,15 @@ from hourmark_declare.proposing.vocabulary import (
     LEVEL_LETTERS,
     LEVELS,
     REQUEST,
-    are_hosts,
+    are_level_codes,
+    are_level_letters,
+    are_levels,
     is_level,
     quote_pattern,
 )
+from hourmark_declare.proposing.word_parts import WordSearch
 
-MOST: Final = 0.9  # share of the records that must have a part
 _SOME: Final = 0.2  # share from which on a part in brackets is optional
-_WORDS_AHEAD: Final = 8
 _PUNCTUATION: Final = frozenset("|,;:-#*/=@>~&+]})!")
 _QUOTED: Final = re.compile(r'"(?P<x>(?:[^"\\]|\\.)*)"')
 _BRACKETED: Final = {
@@ -36,117 +49,23 @@ _BRACKETED: Final = {
     "{": (re.compile(r"\{(?P<x>[^{}]*)\}"), r"\{{", r"\}}", "[^{{}}]"),
     "<": (re.compile(r"<(?P<x>[^<>]*)>"), "<", ">", "[^<>]"),
 }
-_PROGRAM: Final = re.compile(
-    r"(?P<program>[A-Za-z_/][\w./()+-]*)(?:\[(?P<pid>[0-9A-Fa-f]+)\])?(?P<end>:?)(?=\s|$)"
-)
 _NUMBER: Final = re.compile(r"(?:(?P<x>[+-]?\d+(?:\.\d+)?)|-)(?=[\s,;|:#\])/]|$)")
+_QUANTITY: Final = re.compile(r"(?P<x>\d+(?:\.\d+)?)(?P<unit>[A-Za-z\u00b5%]{1,3})(?=[\s,;|\])]|$)")
+_TIME_UNITS: Final = ("ns", "us", "\u00b5s", "ms", "s", "sec", "m", "min", "h")
 _ADDRESS: Final = re.compile(
     r"(?P<x>\d{1,3}(?:\.\d{1,3}){3})(?::(?P<port>\d{1,5}))?(?=[\s,;|:#\])-]|$)"
 )
-_KEY: Final = re.compile(r"(?P<key>[A-Za-z_][\w.@-]*)(?P<mark>=|:[ \t]+)")
-_LOGGER: Final = re.compile(r"(?P<x>[A-Za-z_$][\w$-]*(?:(?:\.|::|/|\$)[\w$<>-]+)+)(?=[ \t\x1b])")
-_COLON_WORD: Final = re.compile(r"(?P<x>[^\s:|\[\]\"']\S*?)[ \t]*:(?:[ \t]+|$)")
-_BEFORE_BRACKET: Final = re.compile(r"(?P<x>[^\s\[\]]+)\](?=[ \t]|$)")
-_PADDED: Final = re.compile(r"(?P<x>[^\s|\[\]\"]+)(?=\t| {2,}\S)")
-_DASHED: Final = re.compile(
-    r"(?P<x>[^\s|\[\"](?:[^|\n\[\]]{0,60}?[^\s|\[\]])??)[ \t]+[-|:>]+[ \t]+"
+_LEVEL_BEHIND: Final = re.compile(r"(?P<name>[^/:|,]+?)(?P<mark>[/:|,]| +)(?P<level>\w+)")
+_CHANNEL_LEVEL: Final = re.compile(
+    rf"(?P<channel>[A-Za-z][\w-]*(?:\.[\w-]+)*?)(?P<mark>[./,\[(<])(?P<level>(?i:{LEVELS}))[\])>]?(?=:|\s|$):?"
 )
-_PIPED: Final = re.compile(r"(?P<x>[^|\n]{0,80}?)[ \t]*\|")
-_WORD: Final = re.compile(r"(?P<x>[^\s|\[\]\"\x1b][^\s|\"\x1b]*)")
-_BEFORE_PAREN: Final = re.compile(r"(?P<x>[A-Za-z][\w.-]*)(?=\()")
-_WORD_UP_TO: Final = {
-    "]": re.compile(r"(?P<x>[^\s\[\]]+)(?=\])"),
-    ")": re.compile(r"(?P<x>[^\s()]+)(?=\))"),
-    ",": re.compile(r"(?P<x>[^\s,]+)(?=,)"),
-}
-_DOTTED: Final = re.compile(r"\w[.:/$]+\w")
-_DATE_LIKE: Final = re.compile(r"\d{4}[-./]\d\d[-./]\d\d(?=\s)")
-_THREADS: Final = re.compile(r"(?i)main|thread|exec|worker|pool|nio|executor|scheduler")
-_LEVEL_BEHIND: Final = re.compile(r"(?P<name>[^/:]+)(?P<mark>[/:])(?P<level>\w+)")
-_CHANNEL_LEVEL: Final = re.compile(rf"(?P<channel>[A-Za-z][\w-]*)\.(?P<level>{LEVELS})(?=:|\s|$):?")
 _IDENTIFIER: Final = re.compile(
     r"(?P<x>(?:0x)?(?=[0-9-]*[A-Fa-f])[0-9A-Fa-f]{6,}(?:-[0-9A-Fa-f]+)*|0x[0-9A-Fa-f]+|0\d{5,})(?=[\s\])]|$)"
 )
 _COLORED_SPACE: Final = r"(?:[ \t]|\x1b\[[\d;]*m)"  # with escape sequences of terminals
-SPACE: Final = "[ \\t]"
 
 
-class LineCursor(NamedTuple):
-    """The current position in the analysis of one log record.
-
-    A record is analyzed from left to right, element by element.
-
-    Attributes:
-        text: Text of the record.
-        at: Index in `text` of the next character to analyze.
-        time: Start and end index of the record's timestamp in `text`; None if it has none.
-    """
-
-    text: str
-    at: int
-    time: tuple[int, int] | None
-
-    @property
-    def rest(self) -> str:
-        return self.text[self.at :]
-
-
-class LinePart(NamedTuple):
-    """The next element of nearly all log records, such as a level or a quoted text.
-
-    For the records `[main] started` and `[pool-1] done`, the first element is the text in brackets:
-    `ends` is `{0: 6, 1: 8}`, and `values` is `{"thread": ["main", "pool-1"]}`.
-
-    Attributes:
-        pattern: Regular expression for the element. Groups are written `(?P<{0}>…)`, `(?P<{1}>…)`;
-            the caller replaces the numbers with field names. All other braces are doubled. A
-            timestamp has the group `time`.
-        ends: Maps the index of each record that has the element to the index of the character after
-            it.
-        values: Maps the proposed field name of each group to the captured texts, one for each item
-            of `ends`; None if nothing was captured. The list is empty for a timestamp.
-        is_optional: Whether the analysis continues in all records, or only in those that have the
-            element.
-    """
-
-    pattern: str
-    ends: dict[int, int]
-    values: dict[str, list[str | None]]
-    is_optional: bool = False
-
-
-@dataclasses.dataclass(kw_only=True)
-class ReadingState:
-    """Mutable state of the search for elements that log records have in common.
-
-    All records are analyzed in parallel from left to right, one element (such as a level, a number
-    or a delimiter) at a time.
-
-    Attributes:
-        records: Number of records at the start of the analysis.
-        needed: Minimum number of records that must have an element in common; may be a fraction.
-        time_pattern: Regular expression that matches the timestamps of the records.
-        has_time: Whether nearly all records have a timestamp.
-        multiline: Whether records consist of several lines.
-        time_read: Whether the current positions are after the timestamp.
-        types: Maps the name of each field found so far to its Avro type.
-        open_brackets: Brackets that were opened before the current positions and are not closed
-            yet.
-        pending_key: Key of a `key=value` pair whose value is the next element; None otherwise.
-    """
-
-    records: int
-    needed: float
-    time_pattern: str
-    has_time: bool
-    multiline: bool
-    time_read: bool = False
-    types: dict[str, str] = dataclasses.field(default_factory=dict)
-    open_brackets: list[str] = dataclasses.field(default_factory=list)
-    pending_key: str | None = None
-
-
-class PartRecognizer:
+class PartRecognizer(PartSearch):
     """A recognizer for the next element that nearly all log records have in common.
 
     Examples of elements are a timestamp, a level, a quoted text, a number or a delimiter. Call
@@ -158,7 +77,8 @@ class PartRecognizer:
     """
 
     def __init__(self, state: ReadingState) -> None:
-        self._state = state
+        super().__init__(state)
+        self._words = WordSearch(state)
 
     def next_part(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         """Return the element that nearly all log records have at their current positions.
@@ -186,38 +106,20 @@ class PartRecognizer:
             self._address,
             self._identifier,
             self._number,
+            self._quantity,
             self._symbol,
             self._punctuation,
             self._other_time,
-            self._word,
+            self._words.find_between_colons,
+            self._words.find_between_commas,
+            self._words.find_before_level,
+            self._words.find_word,
+            self._words.find_optional_words,
             self._optional_bracket,
-            self._optional_words,
         ):
             if (part := recognize(cursors)) is not None:
                 return part
         return None
-
-    def _enough(self, ends: Sized) -> bool:
-        return len(ends) >= self._state.needed and len(ends) > 0
-
-    def _matching(
-        self, cursors: Sequence[LineCursor], search: re.Pattern[str]
-    ) -> dict[int, re.Match[str]]:
-        return {
-            number: match
-            for number, cursor in enumerate(cursors)
-            if (match := search.match(cursor.text, cursor.at)) is not None
-            and not (cursor.time and cursor.at <= cursor.time[0] < match.end())
-        }
-
-    def _part(
-        self, cursors: Sequence[LineCursor], search: re.Pattern[str], name: str, pattern: str
-    ) -> LinePart | None:
-        found = self._matching(cursors, search)
-        if not self._enough(found):
-            return None
-        values = [match["x"] for match in found.values()]
-        return LinePart(pattern, {n: match.end() for n, match in found.items()}, {name: values})
 
     # What is recognized, in the order in which it is tried.
 
@@ -258,26 +160,34 @@ class PartRecognizer:
         letters = {
             n: of.at + 1
             for n, of in enumerate(cursors)
-            if of.rest[:1] in LEVEL_LETTERS
-            and (re.match(r"[\s,/|\]]", of.rest[1:2]) or (of.time and of.time[0] == of.at + 1))
+            if of.rest[:1].isascii()
+            and of.rest[:1].isalpha()
+            and (re.match(r"[\s,/|:!\]]", of.rest[1:2]) or (of.time and of.time[0] == of.at + 1))
         }
         if self._enough(letters):
             found_letters = [cursors[n].text[end - 1] for n, end in letters.items()]
-            if len(set(found_letters)) > 1 or len(found_letters) < 10:
-                return LinePart("(?P<{0}>[A-Z])", letters, {"level_letter": [*found_letters]})
+            if are_level_letters(found_letters) or (
+                len(found_letters) < 10 and {*found_letters} <= LEVEL_LETTERS
+            ):
+                ends = {n: end + cursors[n].text.startswith("!", end) for n, end in letters.items()}
+                pattern = "(?P<{0}>[A-Za-z])!?"
+                return LinePart(pattern, ends, {"level_letter": [*found_letters]})
         return None
 
     def _channel_level(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         if "level" in self._state.types:
             return None
         found = self._matching(cursors, _CHANNEL_LEVEL)
-        if not self._enough(found):
+        marks = {match["mark"] for match in found.values()}
+        if not self._enough(found) or len(marks) > 1:
             return None
         values: dict[str, list[str | None]] = {
             "component": [match["channel"] for match in found.values()],
             "level": [match["level"] for match in found.values()],
         }
-        pattern = rf"(?P<{{0}}>[A-Za-z][\w-]*)\.(?P<{{1}}>{LEVELS.replace('{', '{{')}):?"
+        mark = quote_pattern(marks.pop())
+        level = LEVELS.replace("{", "{{")
+        pattern = rf"(?P<{{0}}>[A-Za-z][\w.-]*?){mark}(?P<{{1}}>(?i:{level}))[\])>]?:?"
         return LinePart(pattern, {n: match.end() for n, match in found.items()}, values)
 
     def _identifier(self, cursors: Sequence[LineCursor]) -> LinePart | None:
@@ -315,6 +225,8 @@ class PartRecognizer:
             return None
         ends = {n: match.end() for n, match in found.items()}
         values = [match["x"] for match in found.values()]
+        if char == "{" and sum('":' in value for value in values) >= self._state.needed:
+            return None  # JSON
         if (inner := self._inside(values)) is not None:
             pattern, groups = inner
             return LinePart(
@@ -322,17 +234,21 @@ class PartRecognizer:
             )
         stripped = [value.strip() for value in values]
         pattern = f"{opening}{SPACE}*(?P<{{0}}>{inside}*?){SPACE}*{closing}"
-        letters = {*stripped}
-        if letters <= LEVEL_LETTERS and len(letters) > 1 and "level" not in self._state.types:
+        if "level" not in self._state.types and are_level_codes(stripped):
             return LinePart(pattern + ":?", self._past_colon(cursors, ends), {"level": [*stripped]})
-        numeric = infer_text_type(stripped) == "long"
-        if numeric:
-            pattern = f"{opening}{SPACE}*(?:(?P<{{0}}>-?\\d+)|-?){SPACE}*{closing}"
-        return LinePart(
-            pattern + ":?",
-            self._past_colon(cursors, ends),
-            {_bracket_name(stripped, numeric): [*stripped]},
-        )
+        name = bracket_name(stripped)
+        quantities = [_QUANTITY.fullmatch(value) for value in stripped]
+        units = {of["unit"] if of is not None else None for of in quantities}
+        if len(units) == 1 and (unit := next(iter(units))) is not None:
+            name = "duration" if unit in _TIME_UNITS else "number"
+            numbers: list[str | None] = [of["x"] for of in quantities if of is not None]
+            pattern = f"{opening}(?P<{{0}}>\\d+(?:\\.\\d+)?){unit}{closing}:?"
+            return LinePart(pattern, self._past_colon(cursors, ends), {name: numbers})
+        if number := {"long": r"-?\d+", "double": r"-?\d+(?:\.\d+)?"}.get(
+            infer_text_type(stripped)
+        ):
+            pattern = f"{opening}{SPACE}*(?:(?P<{{0}}>{number})|-?){SPACE}*{closing}"
+        return LinePart(pattern + ":?", self._past_colon(cursors, ends), {name: [*stripped]})
 
     @staticmethod
     def _past_colon(cursors: Sequence[LineCursor], ends: dict[int, int]) -> dict[int, int]:
@@ -342,16 +258,20 @@ class PartRecognizer:
         # Structure within brackets: `module:level`, or the same keys with numbers.
         behind = [_LEVEL_BEHIND.fullmatch(value) for value in values]
         found = [match for match in behind if match is not None and is_level(match["level"])]
-        marks = {match["mark"] for match in found}
+        marks = {match["mark"].strip() for match in found}
         if len(found) == len(values) and len(marks) == 1 and "level" not in self._state.types:
-            mark = marks.pop()
+            sign = marks.pop()
+            mark = quote_pattern(sign) if sign else f"{SPACE}+"
             return (
-                rf"(?P<{{0}}>[^/:\[\]]+){mark}(?P<{{1}}>\w+)",
+                rf"(?P<{{0}}>[^/:|,\[\]]+?){mark}(?P<{{1}}>\w+)",
                 {
-                    "module" if mark == ":" else "thread": [match["name"] for match in found],
+                    _inner_name(sign): [match["name"] for match in found],
                     "level": [match["level"] for match in found],
                 },
             )
+        if (named := split_ids([value.strip() for value in values])) is not None:
+            pattern = f"{SPACE}*{named.pattern}{SPACE}*"
+            return pattern, {bracket_name(named.names): [*named.names], **named.others}
         pairs = [re.findall(r"([A-Za-z]+)[ =](\d+)(?=[:, ]|$)", value) for value in values]
         keys = {tuple(key for key, _ in of) for of in pairs}
         if len(keys) != 1 or not (names := keys.pop()) or len(set(names)) < len(names):
@@ -370,25 +290,27 @@ class PartRecognizer:
     def _program(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         found = {
             n: match
-            for n, match in self._matching(cursors, _PROGRAM).items()
+            for n, match in self._matching(cursors, PROGRAM).items()
             if match["pid"] or match["end"]
         }
         with_pid = sum(match["pid"] is not None for match in found.values())
         if not self._enough(found) or 5 * with_pid < len(found):
             return None
-        pid = r"\[(?P<{1}>[0-9A-Fa-f]+)\]"
+        values: dict[str, list[str | None]] = {
+            "program": [match["program"] for match in found.values()],
+            "pid": [match["pid"] for match in found.values()],
+        }
+        pid = r"\[(?P<{1}>[0-9A-Fa-f]+)"
+        if any(match["tid"] for match in found.values()):
+            values["tid"] = [match["tid"] for match in found.values()]
+            pid += r"(?:[:.,/](?P<{2}>\d+))?"
+        pid += r"\]"
         pid = pid if with_pid == len(found) else f"(?:{pid})?"
-        return LinePart(
-            r"(?P<{0}>[A-Za-z_/][\w./()+-]*)" + pid + ":?",
-            {n: match.end() for n, match in found.items()},
-            {
-                "program": [match["program"] for match in found.values()],
-                "pid": [match["pid"] for match in found.values()],
-            },
-        )
+        pattern = r"(?P<{0}>[A-Za-z_/][\w./()+-]*)" + pid + ":?"
+        return LinePart(pattern, {n: match.end() for n, match in found.items()}, values)
 
     def _key(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        found = self._matching(cursors, _KEY)
+        found = self._matching(cursors, KEY)
         keys = collections.Counter(match["key"] for match in found.values()).most_common(1)
         if not keys or keys[0][1] < self._state.needed or len(cursors) < 3:
             return self._constant(cursors)
@@ -454,12 +376,23 @@ class PartRecognizer:
                 for of, v in zip(cursors, values, strict=False)
             )
         ):
-            name = "pid" if of_type == "long" else "number"
+            name = "pid" if of_type == "long" and are_ids(present) else "number"
         if "request" in self._state.types:
             name = "bytes" if "status" in self._state.types else "status"
         return LinePart(
             pattern.replace("{1,", "{{1,"), {n: m.end() for n, m in found.items()}, {name: values}
         )
+
+    def _quantity(self, cursors: Sequence[LineCursor]) -> LinePart | None:
+        # A number with a unit, the same in all records: `12ms`.
+        found = self._matching(cursors, _QUANTITY)
+        if not self._enough(found) or len(units := {of["unit"] for of in found.values()}) > 1:
+            return None
+        unit = units.pop()
+        values: list[str | None] = [match["x"] for match in found.values()]
+        name = "duration" if unit in _TIME_UNITS else "number"
+        pattern = rf"(?P<{{0}}>\d+(?:\.\d+)?){quote_pattern(unit)}"
+        return LinePart(pattern, {n: match.end() for n, match in found.items()}, {name: values})
 
     def _symbol(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         # One symbol that differs, such as the level of Redis.
@@ -492,14 +425,14 @@ class PartRecognizer:
         if char in "])" and self._state.open_brackets:
             self._state.open_brackets.pop()
         ends = {n: of.at + len(run) for n, of in enumerate(cursors) if of.rest.startswith(run)}
-        return LinePart(_without_groups(quote_pattern(run)), ends, {})
+        return LinePart(without_groups(quote_pattern(run)), ends, {})
 
     def _other_time(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         found: dict[int, tuple[int, str]] = {}
         for number, cursor in enumerate(cursors):
-            if (match := _DATE_LIKE.match(cursor.text, cursor.at)) is not None:
+            if (match := DATE_LIKE.match(cursor.text, cursor.at)) is not None:
                 found[number] = match.end(), r"\S+"
-            elif (at := _timestamp_at(cursor)) is not None:
+            elif (at := timestamp_at(cursor)) is not None:
                 found[number] = at
         if not self._enough(found):
             return None
@@ -512,67 +445,7 @@ class PartRecognizer:
         ):
             return None
         values: list[str | None] = [cursors[n].text[cursors[n].at : end] for n, end in ends.items()]
-        return LinePart(f"(?P<{{0}}>{_without_groups(pattern)})", ends, {"date": values})
-
-    def _word(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        closing = (
-            _WORD_UP_TO.get({"[": "]", "(": ")"}.get(self._state.open_brackets[-1], ""))
-            if self._state.open_brackets
-            else None
-        )
-        options: list[tuple[re.Pattern[str], str, Callable[[Sequence[str]], bool]]] = [
-            (
-                _DASHED,
-                r"(?P<{0}>[^\s|\[\"](?:[^|\n\[\]]{{0,60}}?[^\s|\[\]])??)[ \t]+[-|:>]+[ \t]+",
-                _are_short,
-            ),
-            (_COLON_WORD, r"(?P<{0}>[^\s:|\[\]\"']\S*?)[ \t]*:(?:[ \t]+|$)", _vary_little),
-            (_PIPED, r"(?P<{0}>[^|\n]{{0,80}}?)[ \t]*\|", _are_short),
-        ]
-        if closing is not None:
-            options.insert(0, (closing, r"(?P<{0}>[^\s\[\]()]+)", _are_short))
-        if self._state.time_read or not self._state.has_time:
-            options += [
-                (_BEFORE_BRACKET, r"(?P<{0}>[^\s\[\]]+)\]", _vary_little),
-                (_BEFORE_PAREN, r"(?P<{0}>[A-Za-z][\w.-]*)", _vary_little),
-                (_PADDED, r"(?P<{0}>[^\s|\[\]\"\x1b]+)", _vary_little),
-                (_LOGGER, r"(?P<{0}>[^\s|\[\]\"\x1b]+)", _vary_little),
-            ]
-        for search, pattern, is_plausible in options:
-            found = self._matching(cursors, search)
-            values = [match["x"] for match in found.values()]
-            if self._enough(found) and is_plausible(values):
-                return LinePart(
-                    pattern,
-                    {n: m.end() for n, m in found.items()},
-                    {_word_name(values, is_behind=self._state.time_read): [*values]},
-                )
-        if self._is_anchored(cursors):
-            found = self._matching(cursors, _WORD)
-            values = [match["x"] for match in found.values()]
-            if self._enough(found):
-                again = sum(cursors[n].text.count(match["x"]) > 1 for n, match in found.items())
-                name = _word_name(values, is_behind=self._state.time_read)
-                is_host = again >= self._state.needed and are_hosts(values, may_differ=True)
-                name = "host" if is_host else name
-                return LinePart(
-                    r"(?P<{0}>[^\s|\[\]\"\x1b][^\s|\"\x1b]*)",
-                    {n: m.end() for n, m in found.items()},
-                    {name: [*values]},
-                )
-        return None
-
-    def _is_anchored(self, cursors: Sequence[LineCursor]) -> bool:
-        # Whether something specific follows after the same number of words in nearly all records.
-        for words in range(1, _WORDS_AHEAD + 1):
-            search = re.compile(rf"(?:[^\s|\[\]\"][^\s|\"]*[ \t]+){{{words}}}")
-            kinds: collections.Counter[str] = collections.Counter()
-            for cursor in cursors:
-                if (match := search.match(cursor.text, cursor.at)) is not None:
-                    kinds.update(_anchors(cursor, match.end(), words))
-            if any(count >= self._state.needed for count in kinds.values()):
-                return True
-        return False
+        return LinePart(f"(?P<{{0}}>{without_groups(pattern)})", ends, {"date": values})
 
     def _optional_bracket(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         if not self._state.time_read:
@@ -580,6 +453,9 @@ class PartRecognizer:
         search, _, _, _ = _BRACKETED["["]
         found = self._matching(cursors, search)
         if len(found) < _SOME * len(cursors) or len(found) >= len(cursors):
+            return None
+        is_free = "level" not in self._state.types
+        if is_free and are_levels([match["x"].strip() for match in found.values()]):
             return None
         ends = {}
         for n, match in found.items():
@@ -602,91 +478,11 @@ class PartRecognizer:
         return LinePart(
             rf"(?:\[(?P<{{0}}>[^\[\]]*)\]:?{SPACE}*)?",
             ends,
-            {_bracket_name(values, False): [*values]},
+            {bracket_name(values): [*values]},
             is_optional=True,
         )
 
-    def _optional_words(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        # Up to three words that only some records have before their level.
-        if not self._state.time_read or "level" in self._state.types:
-            return None
-        search = re.compile(
-            rf"(?P<x>\S+(?:[ \t]+\S+){{0,2}}?[ \t]+)??(?={LEVEL_FORMS[0][0]}[ \t]+)"
-        )
-        found = self._matching(cursors, search)
-        values = [(match["x"] or "").strip() or None for match in found.values()]
-        if not self._enough(found) or not any(values) or all(values):
-            return None
-        return LinePart(
-            rf"(?:(?P<{{0}}>\S+(?:{SPACE}+\S+){{{{0,2}}}}?){SPACE}+)??",
-            {n: match.end() for n, match in found.items()},
-            {"context": [*values]},
-        )
 
-
-def _without_groups(pattern: str) -> str:
-    # In the form of `LinePart.pattern`: braces are written twice.
-    return pattern.replace("{", "{{").replace("}", "}}")
-
-
-def _timestamp_at(cursor: LineCursor) -> tuple[int, str] | None:
-    found = find_timestamps(cursor.text[cursor.at : cursor.at + 60], 0)
-    if not found or found[0].start != 0:
-        return None
-    return cursor.at + found[0].end, found[0].form.pattern
-
-
-def _anchors(cursor: LineCursor, at: int, words: int) -> Iterator[str]:
-    if cursor.time and cursor.time[0] == at:
-        yield "time"
-    rest = cursor.text[at : at + 80]
-    if rest[:1] in ("[", '"') and words <= 2:
-        yield "bracket"
-    if re.match(LEVEL_FORMS[0][0], rest) or re.match(LEVEL_FORMS[1][0], rest):
-        yield "level"
-    if (key := _KEY.match(rest)) and key["mark"] == "=":
-        yield f"key {key['key']}"
-    if words == 1 and re.match(r"\d+[ \t]+\d+[ \t]", rest):
-        yield "numbers"
-    if words <= 2 and (match := _PROGRAM.match(rest)) and (match["pid"] or match["end"]):
-        yield "program"
-    if cursor.time and at < cursor.time[0]:
-        yield from () if not re.match(r"[\[(<]", rest) else ("bracket",)
-    if words <= 4 and (_DATE_LIKE.match(rest) or _timestamp_at(cursor._replace(at=at))):
-        yield "other_time"
-
-
-def _bracket_name(values: Sequence[str], numeric: bool) -> str:
-    if numeric:
-        return "pid"
-    if sum(bool(_THREADS.search(value)) for value in values) >= 0.3 * len(values):
-        return "thread" if not all("." in value for value in values) else "logger"
-    if len(set(values)) <= 10 and all(
-        re.fullmatch(r"[A-Za-z][A-Za-z_-]*(?::[\w:.]+)?", value) for value in values
-    ):
-        return "component"
-    return (
-        "logger"
-        if sum("." in value or "::" in value for value in values) >= 0.5 * len(values)
-        else "context"
-    )
-
-
-def _word_name(values: Sequence[str], *, is_behind: bool) -> str:
-    is_constant = len(set(values)) == 1 and len(values) > 10
-    dotted = 2 * sum(bool(_DOTTED.search(value)) for value in values) > len(values)
-    if is_constant and not (dotted and is_behind):
-        return "word"
-    if "-" in values:
-        return "label"
-    if dotted:
-        return "program" if all(value.endswith(".exe") for value in values) else "logger"
-    return "component"
-
-
-def _are_short(values: Sequence[str]) -> bool:
-    return sum(len(value.split()) <= 3 for value in values) >= MOST * len(values)
-
-
-def _vary_little(values: Sequence[str]) -> bool:
-    return len(set(values)) <= max(0.5 * len(values), 3)
+def _inner_name(mark: str) -> str:
+    # Of what precedes the level in brackets.
+    return {"/": "thread", ":": "module"}.get(mark, "component")

@@ -14,20 +14,21 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from hourmark_declare.proposing.candidate import MESSAGE
-from hourmark_declare.proposing.line_parts import (
+from hourmark_declare.proposing.line_parts import PartRecognizer
+from hourmark_declare.proposing.message_numbers import message_pattern
+from hourmark_declare.proposing.part_search import (
     MOST,
     SPACE,
     LineCursor,
     LinePart,
-    PartRecognizer,
     ReadingState,
 )
-from hourmark_declare.proposing.message_numbers import message_pattern
 from hourmark_declare.proposing.value_types import infer_text_type
-from hourmark_declare.proposing.vocabulary import HOST_KEYS, are_hosts
+from hourmark_declare.proposing.vocabulary import HOST_KEYS, are_hosts, are_levels, are_machines
 
 _NAME: Final = re.compile(r"[A-Za-z][\w-]{2,}")  # of a program, the same in all records
 _PARTS_MAX: Final = 40
+_OF_TEXTS: Final = ("component", "logger", "program", "context", "thread", "word", "label", "text")
 _GROUP: Final = re.compile(r"\(\?P<\{(\d)\}>")  # where the name of a field is filled in
 
 
@@ -162,17 +163,18 @@ class _Inference:
         return pattern
 
     def _named(self, name: str, values: Sequence[str]) -> str:
+        name = self._corrected(name, values)
         hosts = not {"level", "program"} & {*self._state.types}  # a host comes before these
         if (
             name in ("word", "component", "logger")
             and hosts
             and "host" not in self._names
             and are_hosts(values)
-        ):
+        ) or (name in ("component", "word") and "host" not in self._names and are_machines(values)):
             name = "host"
         elif name in ("component", "logger") and "host" in self._names and are_hosts(values):
             name = "node"
-        elif name.lower() in HOST_KEYS:
+        elif name.lower() in HOST_KEYS and not all(of.isdigit() for of in values):
             name = "host" if "host" not in self._names else "log_host"
         elif name == "word" and not self._state.time_read and _NAME.fullmatch(values[0]):
             name = "program" if "program" not in self._names else "word"
@@ -192,6 +194,18 @@ class _Inference:
             )
             self._fields += 1
         return name
+
+    def _corrected(self, name: str, values: Sequence[str]) -> str:
+        # Levels and numbers have no other name, and no text has theirs.
+        has_level = "level" in self._names
+        if name not in _OF_TEXTS:
+            return name
+        if not has_level and are_levels(values):
+            return "level"
+        if name == "text":
+            is_name = has_level and len({*values}) <= 10 and all(map(_NAME.fullmatch, values))
+            return "component" if is_name else name
+        return "number" if infer_text_type(values) in ("long", "double") else name
 
     def _finished(
         self, before: str, pieces: Sequence[_Piece], cursors: Sequence[LineCursor]

@@ -23,11 +23,13 @@ from hourmark_declare.proposing.free_text import (
     untimed_candidates,
 )
 from hourmark_declare.proposing.structured import json_line_candidates, logfmt_candidates
+from hourmark_declare.proposing.syslog_bodies import syslog_body_candidates
 
 _STRUCTURED: Final[Sequence[CandidateSource]] = (
     json_line_candidates,
     access_log_candidates,
     logfmt_candidates,
+    syslog_body_candidates,
     syslog_candidates,
     delimited_candidates,
     spaced_candidates,
@@ -180,7 +182,7 @@ def _evaluate(
 
 
 def _reads_time(candidate: Candidate) -> bool:
-    return not candidate.line or bool({"time_field", "time_format"} & {*candidate.line})
+    return candidate.format == "syslog" or bool({"time_field", "time_format"} & {*candidate.line})
 
 
 def _parse(

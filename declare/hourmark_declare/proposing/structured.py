@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from hourmark_declare.proposing.candidate import MESSAGE, Candidate
+from hourmark_declare.proposing.declared_keys import Path, choose_keys, host_path, move_values
 from hourmark_declare.proposing.file_sample import FileSample, text_type
 from hourmark_declare.proposing.nested_json import infer_nested_fields
 from hourmark_declare.proposing.time_formats import choose_time_format
@@ -49,14 +50,30 @@ def json_line_candidates(sample: FileSample) -> Iterator[Candidate]:
     if time.get("time") == "observed" and not start:
         yield from _nested(sample)
     host = _host_key(rows)
+    paths = choose_keys(rows, {_MORE, time.get("time_field", ""), host or ""})
+    rows = [move_values(row, paths) for row in rows]
+    host = host or host_path(rows, paths)
     coerced = _numbers_in_quotes(rows, {time.get("time_field", ""), host or ""})
     fields = infer_fields(rows, excluded=[_MORE, time.get("time_field", ""), host or ""])
     fields = [optional_field(of["name"], coerced.get(of["name"], of["type"][1])) for of in fields]
     line: dict[str, Any] = {"payload": "json", **time, "unknown": "keep", "unknown_field": _MORE}
     line |= {"host_field": host} if host else {}
+    line |= _keys_setting(paths, fields, host)
     chosen = [of["name"] for of in fields if of["name"] in coerced]
     line |= {"coerce": chosen} if chosen else {}
     yield Candidate(form=name, line=line, fields=(*fields, more), record_start=start)
+
+
+def _keys_setting(
+    paths: Mapping[str, Path], fields: Sequence[Mapping[str, Any]], host: str | None
+) -> dict[str, Any]:
+    declared = {host, *(field["name"] for field in fields)}
+    keys = {
+        name: path[0] if len(path) == 1 else [*path]
+        for name, path in paths.items()
+        if name in declared
+    }
+    return {"keys": keys} if keys else {}
 
 
 def logfmt_candidates(sample: FileSample) -> Iterator[Candidate]:
@@ -73,18 +90,31 @@ def logfmt_candidates(sample: FileSample) -> Iterator[Candidate]:
     rows = [row for line in sample.lines if len(row := _pairs(line.decode(errors="replace"))) > 1]
     if not rows:
         return
+    time = detect_time_settings(rows, sample.written_ms)
+    host = _host_key(rows)
+    paths = choose_keys(rows, {_MORE, time.get("time_field", ""), host or ""})
+    rows = [move_values(row, paths) for row in rows]
     columns = collections.defaultdict[str, list[str]](list)
     for row in rows:
         for key, value in row.items():
             columns[key].append(value)
-    time = detect_time_settings(rows, sample.written_ms)
-    host = _host_key(rows)
     known = infer_fields(rows, excluded=[_MORE, time.get("time_field", ""), host or ""])
     fields = [optional_field(of["name"], infer_text_type(columns[of["name"]])) for of in known]
     more = {"name": _MORE, "type": {"type": "map", "values": "string"}}
-    line = {"payload": "logfmt", **time, "unknown": "keep", "unknown_field": _MORE}
-    line |= {"host_field": host} if host else {}
+    settings = {"unknown": "keep", "unknown_field": _MORE}
+    settings |= {"host_field": host} if host else {}
+    settings |= _keys_setting(paths, fields, host)
+    if time.get("time") == "observed" and _have_date_and_time(rows):
+        line = {"payload": "logfmt", **settings}
+        yield Candidate(form="logfmt", line=line, fields=(*fields, more), format="syslog")
+    line = {"payload": "logfmt", **time, **settings}
     yield Candidate(form="logfmt", line=line, fields=(*fields, more))
+
+
+def _have_date_and_time(rows: Sequence[Mapping[str, Any]]) -> bool:
+    # Whether the time is in two keys, as firewalls write it: the format `syslog` reads these.
+    both = sum({"date", "time"} <= row.keys() for row in rows)
+    return both >= _MOST * len(rows)
 
 
 def detect_time_settings(rows: Sequence[Mapping[str, Any]], written_ms: int = 0) -> dict[str, str]:
@@ -188,6 +218,9 @@ def _numbers_in_quotes(rows: Sequence[Mapping[str, Any]], excluded: set[str]) ->
         if key in excluded or len(texts) < len(values) or len(texts) < _COERCED_MIN:
             continue
         of_type = infer_text_type(texts) if "" not in texts and "-" not in texts else "string"
+        decimals = {len(text.partition(".")[2]) for text in texts}
+        if len(decimals) > 1 and any("." in text and text.endswith("0") for text in texts):
+            continue  # such as the versions 1.1 and 1.10
         if of_type in ("long", "double") and len(set(texts)) > 1:
             found[key] = of_type
     return found

@@ -19,10 +19,18 @@ from hourmark_declare.proposing.zone_names import ABBREVIATION_PATTERN
 _RECORDS_BELOW: Final = 0.98  # share of lines with a timestamp: others belong to records
 _WITHIN: Final = 120  # bytes of a line in which its timestamp must begin
 _MONTH: Final = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+_LONG_MONTH: Final = (
+    "(?:January|February|March|April|May|June|July|August|September|October|November|December)"
+)
 _DAY_NAME: Final = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 # Pattern, and formats in order of preference: a date of numbers alone may be read in several orders.
 _DATES: Final[Sequence[tuple[str, tuple[str, ...]]]] = (
     (r"\d{4}-\d\d-\d\d", ("%Y-%m-%d",)),
+    (r"\d{4}-\d{1,2}-\d{1,2}", ("%Y-%m-%d",)),
+    (r"\d{4}-\d{3}", ("%Y-%j",)),
+    (rf"\d{{4}}-{_MONTH}-\d{{1,2}}", ("%Y-%b-%d",)),
+    (rf"\d{{4}}/{_MONTH}/\d{{1,2}}", ("%Y/%b/%d",)),
+    (rf"\d{{4}} {_MONTH} [ \d]?\d", ("%Y %b %e",)),
     (r"\d{4}/\d{1,2}/\d{1,2}", ("%Y/%m/%d",)),
     (r"\d{4}\.\d\d\.\d\d", ("%Y.%m.%d",)),
     (r"\d{4}(?:0\d|1[0-2])[0-3]\d", ("%Y%m%d",)),
@@ -33,6 +41,12 @@ _DATES: Final[Sequence[tuple[str, tuple[str, ...]]]] = (
     (rf"\d{{1,2}} {_MONTH} \d{{4}}", ("%d %b %Y",)),
     (rf"{_DAY_NAME} {_MONTH} [ \d]\d,? \d{{4}}", ("%a %b %e %Y",)),
     (rf"{_MONTH} [ \d]?\d, \d{{4}}", ("%b %d, %Y",)),
+    (rf"\d{{1,2}}{_MONTH}\d{{4}}", ("%d%b%Y",)),
+    (rf"\d{{1,2}}\.{_MONTH}\.\d{{4}}", ("%d.%b.%Y",)),
+    (rf"{_DAY_NAME} \d{{1,2}} {_MONTH} \d{{4}}", ("%a %d %b %Y",)),
+    (rf"{_LONG_MONTH} \d{{1,2}}, \d{{4}}", ("%B %d, %Y",)),
+    (rf"\d{{1,2}} {_LONG_MONTH} \d{{4}}", ("%d %B %Y",)),
+    (r"\d\d\.\d\d\.\d\d", ("%d.%m.%y", "%y.%m.%d")),
     (r"\d\d\.\d\d\.\d{4}", ("%d.%m.%Y", "%m.%d.%Y")),
     (r"\d{1,2}/\d{1,2}/\d{4}", ("%m/%d/%Y", "%d/%m/%Y")),
     (r"\d\d-\d\d-\d{4}", ("%d-%m-%Y", "%m-%d-%Y")),
@@ -41,6 +55,8 @@ _DATES: Final[Sequence[tuple[str, tuple[str, ...]]]] = (
     (rf"{_DAY_NAME} {_MONTH} [ \d]\d", ("%a %b %e",)),
     (rf"{_MONTH} [ \d]\d", ("%b %e",)),
     (rf"{_MONTH} \d", ("%b %e",)),
+    (rf"\d{{1,2}} {_MONTH}", ("%d %b",)),
+    (rf"\d{{1,2}}-{_MONTH}", ("%d-%b",)),
     (r"\d\d-\d\d", ("%m-%d", "%d-%m")),
     (r"\d\d\.\d\d", ("%m.%d", "%d.%m")),
     (r"\d\d/\d\d", ("%m/%d", "%d/%m")),
@@ -49,8 +65,8 @@ _DATES: Final[Sequence[tuple[str, tuple[str, ...]]]] = (
 )
 _CLOCK: Final = r"(?:[01]?\d|2[0-3]):[0-5]?\d:[0-5]?\d"
 _REST: Final = (
-    r"(?P<between>T|:|-|_|\t|,|;|, | at | time=| {1,3})"
-    rf"(?P<clock>{_CLOCK}|\d\d\.\d\d\.\d\d|\d{{6}}(?!\d)|\d\d:\d\d(?![:\d]))"
+    r"(?P<between>T|::?|\||-|_|\t|,|;|, | at | - | @ |/(?=\d{6}\.|\d\d:\d\d:)|\.(?=\d{6}\b)|(?<=\d{8})(?=\d{6}\b)| time=| {1,3})"
+    rf"(?P<clock>{_CLOCK}|\d\d\.\d\d\.\d\d|[0-2]\d-[0-5]\d-[0-5]\d(?![\d-])|[0-2]\d[0-5]\d[0-5]\d(?!\d)|\d\d:\d\d(?![:\d]))"
     r"(?P<fraction>[.,]\d{1,9}|:\d{3}(?!\d))?(?P<half> ?[AaPp][Mm]\b)?"
     r"(?P<zone>Z\b| ?[+-]\d\d:?\d\d\b| ?[+-]\d\d(?![\d:.-])|"
     rf" (?:{ABBREVIATION_PATTERN})\b)?"
@@ -65,6 +81,7 @@ _UNIX: Final = (  # digits before the fraction, and format
 _CLOCKS: Final = {  # pattern in a type file, and format
     r"\d\d:\d\d": "%H:%M",
     r"\d\d\.\d\d\.\d\d": "%H.%M.%S",
+    r"\d\d-\d\d-\d\d": "%H-%M-%S",
     r"\d{6}": "%H%M%S",
 }
 _RFC3339: Final = "%Y-%m-%dT%H:%M:%S%z"
@@ -218,6 +235,8 @@ def _dated_match(match: re.Match[str], date: str, formats: tuple[str, ...]) -> T
         space = " " * zone.startswith(" ")
         if zone.strip()[0].isalpha() and zone != "Z":
             pattern, rest = pattern + space + "[A-Z]{3,4}", rest + space + "%Z"
+        elif zone.strip() == "+00":  # no abbreviation of any zone
+            pattern, rest = pattern + space + r"\+00", rest + space + "+00"
         elif len(zone.strip()) == 3:
             pattern, rest = pattern + space + r"[+-]\d\d", rest + space + "%Z"
         else:

@@ -10,7 +10,9 @@ COMMON_LEVELS: Final = "TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|CRITICAL|
 LEVELS: Final = (
     "TRACE|DEBUG|FINEST|FINER|FINE|CONFIG|VERBOSE|INFORMATION|INFORMATIONAL|INFO|NOTICE|NOTE|SUCCESS|"
     "WARNING|WARN|ERROR|ERR|CRITICAL|CRIT|FATAL|ALERT|EMERGENCY|EMERG|SEVERE|LOG|PANIC|SYSTEM|"
-    "INF|WRN|DBG|FTL|VRB|TRC|NTC|FAILURE|STATEMENT|DETAIL|HINT|CONTEXT|DEBUG[1-5]"
+    "INF|WRN|DBG|FTL|VRB|TRC|NTC|FAILURE|STATEMENT|DETAIL|HINT|CONTEXT|DEBUG[1-5]|"
+    "DBUG|ERRO|CRT|FAIL|TRCE|LOG_[A-Z]+|NOTIFICATION|DISPLAY|VERYVERBOSE|FAULT|ASSERT|INFOS|MAJOR|MINOR|"
+    "WARNUNG|FEHLER|ERREUR|AVERTISSEMENT|ADVERTENCIA|SCHWERWIEGEND|GRAVE"
 )
 # Forms of a level, and the share of lines that must have it: a word that begins a sentence is no level.
 LEVEL_FORMS: Final = (
@@ -20,6 +22,13 @@ LEVEL_FORMS: Final = (
     (rf"(?P<level>(?i:{LEVELS}))\b", 0.9),
 )
 LEVEL_LETTERS: Final = frozenset("VDTIWEFCNAS")
+_USUAL_LETTERS: Final = frozenset("IWEDiwed")
+_LEVEL_CODES: Final = (  # each stands for a level in brackets
+    LEVEL_LETTERS,
+    frozenset(letter.lower() for letter in LEVEL_LETTERS),
+    frozenset(("II", "WW", "EE", "--", "==", "**", "++", "!!", "NI", "??", "DB")),  # X.Org
+    frozenset(("+", "-", "*", "!", "i", "x", "?", "~", ".", "#")),
+)
 LEVEL_KEYS: Final = (
     "level",
     "severity",
@@ -49,6 +58,24 @@ HOST_KEYS: Final = (
     "server",
     "server_name",
     "servername",
+    "devname",
+    "device_name",
+    "devicename",
+    "device_hostname",
+    "dvchost",
+    "dvc",
+    "sysname",
+    "system_name",
+    "systemname",
+    "host.hostname",
+    "agent.hostname",
+    "beat.hostname",
+    "machine_name",
+    "node_name",
+    "node.name",
+    "observer.name",
+    "src_hostname",
+    "instance_name",
 )
 PROGRAM_KEYS: Final = (
     "program",
@@ -82,7 +109,12 @@ _TIME_NAME: Final = re.compile(r"(?i)time|date|(?:^|[_.@])ts$|_at$|created|when|
 _MACHINE: Final = re.compile(
     r"(?i)node|host|srv|server|web|db|vm|ip-|compute|rack|gw|router|switch"
 )
+_MACHINE_NAME: Final = re.compile(
+    r"(?:node|host|srv|server|web|db|vm|ip|compute|rack|gw|rtr|router|sw|switch|fw|nas|ap|lb|pc|mac|esx|esxi|edge|prod|nx|core)"
+    r"-?[a-z0-9]*-?\d+(?:-[a-z0-9]+)*(?:\.[a-z0-9-]+)*"
+)
 _OTHER_TIME_NAME: Final = re.compile(r"(?i)end|stop|expir|finish|modif|ingest|observed|received")
+_THREAD_SHAPE: Final = re.compile(r"(?i).*(?:thread|exec|pool|-nio|dispatcher)")
 _HOST_SHAPE: Final = re.compile(
     r"[A-Za-z][A-Za-z0-9-]*(?::[A-Za-z][A-Za-z0-9-]*)?(?<=[0-9])(?:\.[A-Za-z0-9-]+)*"
     r"|[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.(?:com|net|org|local|internal|lan|edu|gov|io|corp)"
@@ -93,6 +125,45 @@ _HOST_SHAPE: Final = re.compile(
 def is_level(text: str) -> bool:
     """Return whether a text is a log level, such as `INFO` or `warn`, in upper or lower case."""
     return re.fullmatch(f"(?i:{LEVELS})", text) is not None
+
+
+def are_levels(values: Sequence[str]) -> bool:
+    """Return whether at least 90% of the values are log levels; False if there are no values."""
+    return bool(values) and sum(map(is_level, values)) >= 0.9 * len(values)
+
+
+def are_level_codes(values: Sequence[str]) -> bool:
+    """Return whether texts in brackets are codes for log levels, such as `I` and `W`, or `II`.
+
+    Args:
+        values: Texts without the brackets.
+
+    Returns:
+        True if all values belong to the same set of codes, and at least two are different.
+    """
+    different = {*values}
+    return len(different) > 1 and (
+        any(different <= codes for codes in _LEVEL_CODES) or are_level_letters(different)
+    )
+
+
+def are_level_letters(values: Iterable[str]) -> bool:
+    """Return whether single letters stand for log levels, such as `I`, `W` and `E`.
+
+    Args:
+        values: Texts at the same position in all lines.
+
+    Returns:
+        True if there are two to eight different letters of the same case, and at least one of them
+        is I, W, E or D.
+    """
+    different = {*values}
+    return (
+        2 <= len(different) <= 8
+        and all(len(of) == 1 and of.isascii() and of.isalpha() for of in different)
+        and len({of.isupper() for of in different}) == 1
+        and bool(different & _USUAL_LETTERS)
+    )
 
 
 def are_hosts(values: Iterable[str], *, may_differ: bool = False) -> bool:
@@ -107,11 +178,26 @@ def are_hosts(values: Iterable[str], *, may_differ: bool = False) -> bool:
         True if at least 90% of the values look like host names; False if there are no values.
     """
     seen = [*values]
-    hosts = sum(_HOST_SHAPE.fullmatch(value) is not None for value in seen)
+    hosts = sum(
+        _HOST_SHAPE.fullmatch(value) is not None and not _THREAD_SHAPE.match(value)
+        for value in seen
+    )
     if not seen or hosts < 0.9 * len(seen):
         return False
     machines = sum(_MACHINE.match(value) is not None for value in seen)
     return may_differ or len(set(seen)) <= max(0.5 * len(seen), 1) or machines >= 0.9 * len(seen)
+
+
+def are_machines(values: Iterable[str]) -> bool:
+    """Return whether all values are host names that begin with a kind of machine, such as `web-1`.
+
+    Args:
+        values: Values of one column; the result is False if there are none.
+    """
+    seen = {*values}
+    return bool(seen) and all(
+        _MACHINE_NAME.fullmatch(value) and not _THREAD_SHAPE.match(value) for value in seen
+    )
 
 
 def time_key_rank(name: str) -> int:

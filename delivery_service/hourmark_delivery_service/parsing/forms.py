@@ -28,6 +28,7 @@ _ESCAPE: Final = re.compile(
     rb"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})(?:\\u([dD][c-fC-F][0-9a-fA-F]{2}))?|U([0-9a-fA-F]{8})|(.))",
     re.DOTALL,
 )
+_NOTHING: Final = object()
 _PLAIN: Final = dict(zip(b"\"\\/'abfnrtv", b"\"\\/'\a\b\f\n\r\t\v", strict=True))
 
 
@@ -125,10 +126,13 @@ def message_parser_for(
         A function that converts the bytes of a message to a `ParsedMessage`. It raises `Rejected`
         if the message does not have the format.
     """
+    paths = rule.key_paths
     if rule.payload == "json":
-        return lambda message: _placed(parse_json_object(message), rule, field_names)
+        return lambda message: _placed(_keyed(parse_json_object(message), paths), rule, field_names)
     if rule.payload == "logfmt":
-        return lambda message: _placed(_present(parse_logfmt(message), rule), rule, field_names)
+        return lambda message: _placed(
+            _keyed(_present(parse_logfmt(message), rule), paths), rule, field_names
+        )
     if rule.payload == "tsv":
         return _tsv(rule, field_names)
     if pattern is not None:
@@ -183,6 +187,29 @@ def _present(texts: dict[str, bytes], rule: LineRule) -> dict[str, bytes]:
         return texts
     null = rule.null_text.encode()
     return {name: text for name, text in texts.items() if text != null}
+
+
+def _keyed(values: dict[str, Any], paths: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
+    # Move the values of declared keys to the names of their fields.
+    moved = {}
+    for name, path in paths.items():
+        if (value := _taken(values, path)) is not _NOTHING:
+            moved[name] = value
+    values.update(moved)
+    return values
+
+
+def _taken(values: dict[str, Any], path: tuple[str, ...]) -> Any:
+    # Remove the value at a path, and the objects that become empty.
+    key, *inner = path
+    if not inner:
+        return values.pop(key, _NOTHING)
+    if type(within := values.get(key)) is not dict:
+        return _NOTHING
+    value = _taken(within, tuple(inner))
+    if value is not _NOTHING and not within:
+        del values[key]
+    return value
 
 
 def _placed(

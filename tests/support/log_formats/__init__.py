@@ -6,6 +6,11 @@ from typing import Final
 
 from tests.support.log_formats import (
     applications,
+    further_apps,
+    further_mixed,
+    further_servers,
+    further_systems,
+    held_back,
     more_platforms,
     more_servers,
     more_sources,
@@ -29,4 +34,9 @@ FURTHER: Final[list[LogFormat]] = [
     *more_sources.FORMATS,
     *more_tools.FORMATS,
     *more_platforms.FORMATS,
+    *further_systems.FORMATS,
+    *further_apps.FORMATS,
+    *further_mixed.FORMATS,
+    *further_servers.FORMATS,
+    *held_back.FORMATS,
 ]

@@ -266,6 +266,7 @@ FORMATS: Final[list[LogFormat]] = corpus(
             f'date={when(n):%Y-%m-%d} time={when(n):%H:%M:%S} devname="FG-1" level="{pick(n, "notice", "warning")}" srcport={40000 + n} action="accept"'
         ),
         "payload": ("logfmt", "syslog", "pattern"),
+        "host": "FG-1",
         "level": "notice",
         "numbers": (40000,),
     },

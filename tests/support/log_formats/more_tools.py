@@ -56,6 +56,8 @@ FORMATS: Final[list[LogFormat]] = corpus(
         ),
         "payload": "json",
         "time": FIRST,
+        "host": "web-1",
+        "level": "INFO",
     },
     log4net={
         "record": lambda n: (

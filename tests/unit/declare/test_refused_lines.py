@@ -83,6 +83,12 @@ REFUSED: dict[str, tuple[Rules, Rules, bytes, str]] = {
         msg(n=1, m="x"),
         "click: field m is declared no more",
     ),
+    "a key": (
+        rules_of(click(N, keys={"n": "n-1"})),
+        rules_of(click(N, keys={"n": "n-2"})),
+        msg().replace(b"{}", b'{"n-1": 1}'),
+        "click: its key 'n-1' was the field n",
+    ),
     "a default within": (
         rules_of(click(N, NESTED)),
         rules_of(click(N, BARE)),

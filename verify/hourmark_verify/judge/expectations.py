@@ -158,7 +158,7 @@ class TypeExpectation(_ExpectationModel):
         unknown: How undeclared keys are handled: `refuse` rejects the line, `ignore` drops the
             keys, and `keep` stores them in `unknown_field`.
 
-    Declarations with redaction or coercion are not supported.
+    Declarations with redaction, coercion or `keys` are not supported.
     """
 
     content: Literal["raw-line", "msg-bytes", "json", "logfmt", "tsv"]

@@ -1,0 +1,132 @@
+"""Proposes fields for keys that are no field names, and for values within nested JSON objects.
+
+An Avro name has letters, digits and underscores only. The setting `keys` of an event type names the
+key, such as `shard-id`, or the path of a nested value, such as `["http", "status"]`, that a field
+is filled from.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from hourmark.avro.fields import FIELD_NAME
+from hourmark.avro.framing import ENVELOPE_NAMES
+from hourmark_declare.proposing.value_types import infer_json_type
+from hourmark_declare.proposing.vocabulary import HOST_KEYS
+
+_DEPTH_MAX: Final = 4
+_NESTED_MIN: Final = 0.5  # share of the rows that have a nested value
+_COMMON_NAMES: Final = {  # of keys of the Elastic Common Schema and others, joined by dots
+    "log.level": "level",
+    "log.severity": "level",
+    "severity.text": "level",
+    "level.name": "level",
+    "log.logger": "logger",
+    "logger.name": "logger",
+    "process.name": "program",
+    "process.pid": "pid",
+    "process.thread.name": "thread",
+}
+
+Path = tuple[str, ...]
+
+
+def choose_keys(rows: Sequence[Mapping[str, Any]], excluded: set[str]) -> dict[str, Path]:
+    """Choose the keys whose values become fields under another name.
+
+    These are keys that are not valid field names, or are the names of fields that every event has,
+    and nested values that at least half of the rows have. Values of different types, lists and
+    objects are not chosen.
+
+    Args:
+        rows: Keys and values of each line of a log file.
+        excluded: Keys of `rows` that are not considered.
+
+    Returns:
+        The path of each chosen value: one key, or the keys of nested objects. The names of the
+        fields are the keys of the dict; none is a key of `rows`.
+    """
+    values: dict[Path, list[Any]] = {}
+    for row in rows:
+        for path, value in _scalars(row):
+            values.setdefault(path, []).append(value)
+    names = {key for row in rows for key in row}
+    chosen: dict[str, Path] = {}
+    for path, of in values.items():
+        is_name = len(path) == 1 and FIELD_NAME.fullmatch(path[0]) and path[0] not in ENVELOPE_NAMES
+        if path[0] in excluded or is_name or infer_json_type(of) is None:
+            continue
+        if len(path) > 1 and len(of) < _NESTED_MIN * len(rows):
+            continue
+        name = _name(path, {*names, *chosen})
+        if name is not None:
+            chosen[name] = path
+    return chosen
+
+
+def move_values(row: Mapping[str, Any], paths: Mapping[str, Path]) -> dict[str, Any]:
+    """Return a copy of a row whose values at some paths are moved to the names of their fields.
+
+    Args:
+        row: Keys and values of a line.
+        paths: Path of each value that is moved, by its new name. Values that are absent are
+            skipped.
+
+    Returns:
+        The copy. An object is absent if all of its values were moved.
+    """
+    copied, moved = dict(row), dict[str, Any]()
+    for name, path in paths.items():
+        within: Any = row
+        for key in path:
+            within = within.get(key) if isinstance(within, dict) else None
+        if within is not None:
+            moved[name] = within
+            copied = _without(copied, path)
+    return copied | moved
+
+
+def host_path(rows: Sequence[Mapping[str, Any]], paths: Mapping[str, Path]) -> str | None:
+    """Return the name of the field with a nested host name, such as that of `host.name`.
+
+    Args:
+        rows: Rows of which the values were moved.
+        paths: Path of each value that was moved.
+
+    Returns:
+        The name; None if less than 90% of the rows have such a text.
+    """
+    for known in HOST_KEYS:
+        for name, path in paths.items():
+            texts = [row[name] for row in rows if isinstance(row.get(name), str) and row[name]]
+            if ".".join(path).lower() == known and len(texts) >= 0.9 * len(rows):
+                return name
+    return None
+
+
+def _scalars(row: Mapping[str, Any], path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    for key, value in row.items():
+        if isinstance(value, dict):
+            if len(path) + 1 < _DEPTH_MAX:
+                yield from _scalars(value, (*path, key))
+        elif not isinstance(value, list) and value is not None:
+            yield (*path, key), value
+
+
+def _without(row: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    key, *inner = path
+    rest = {name: value for name, value in row.items() if name != key}
+    if inner and (within := _without(row[key], tuple(inner))):
+        return {**rest, key: within}
+    return rest
+
+
+def _name(path: Path, taken: set[str]) -> str | None:
+    dotted = ".".join(path).lower()
+    plain = re.sub(r"\W+", "_", "_".join(path), flags=re.ASCII).strip("_")
+    for name in (_COMMON_NAMES.get(dotted, plain), plain, f"log_{plain}"):
+        if FIELD_NAME.fullmatch(name) and name not in ENVELOPE_NAMES and name not in taken:
+            return name
+    return None

@@ -1,0 +1,233 @@
+"""Recognizes words at the same position in all log records that something specific follows.
+
+Examples are a logger before a colon, a thread before a closing bracket, and a component before the
+level.
+"""
+
+from __future__ import annotations
+
+import collections
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from hourmark_declare.proposing.part_names import bracket_name, split_ids, word_name
+from hourmark_declare.proposing.part_search import (
+    DATE_LIKE,
+    KEY,
+    PROGRAM,
+    SPACE,
+    LineCursor,
+    LinePart,
+    PartSearch,
+    are_short,
+    timestamp_at,
+    vary_little,
+)
+from hourmark_declare.proposing.vocabulary import LEVEL_FORMS, are_hosts, quote_pattern
+
+_WORDS_AHEAD: Final = 8
+_LOGGER: Final = re.compile(r"(?P<x>[A-Za-z_$][\w$-]*(?:(?:\.|::|/|\$)[\w$<>-]+)+)(?=[ \t\x1b])")
+_COLON_WORD: Final = re.compile(r"(?P<x>[^\s:|\[\]\"']\S*?)[ \t]*:(?:[ \t]+|$)")
+_TIGHT_COLON: Final = re.compile(r"(?P<x>[A-Za-z_][\w.-]*):")
+_BEFORE_BRACKET: Final = re.compile(r"(?P<x>[^\s\[\]]+)\](?=[ \t]|$)")
+_PADDED: Final = re.compile(r"(?P<x>[^\s|\[\]\"]+)(?=\t| {2,}\S)")
+_DASHED: Final = re.compile(
+    r"(?P<x>[^\s|\[\"](?:[^|\n\[\]]{0,60}?[^\s|\[\]])??)[ \t]+[-|:>]+[ \t]+"
+)
+_PIPED: Final = re.compile(r"(?P<x>[^|\n]{0,80}?)[ \t]*\|")
+_WORD: Final = re.compile(r"(?P<x>[^\s|\[\]\"\x1b][^\s|\"\x1b]*)")
+_BEFORE_PAREN: Final = re.compile(r"(?P<x>[A-Za-z][\w.-]*)(?=\()")
+_WORD_UP_TO: Final = {
+    "]": re.compile(r"(?P<x>[^\s\[\]]+)(?=\])"),
+    ")": re.compile(r"(?P<x>[^\s()]+)(?=\))"),
+    ",": re.compile(r"(?P<x>[^\s,]+)(?=,)"),
+}
+_THREAD_AND_LOGGER: Final = re.compile(r"\S+(?: \S+)?[ \t]+[A-Za-z_][\w$-]*(?:(?:\.|::)[\w$-]+)+")
+
+
+class WordSearch(PartSearch):
+    """Searches for words at the current positions of all log records."""
+
+    def find_word(self, cursors: Sequence[LineCursor]) -> LinePart | None:
+        """Return a word that a bracket, a colon, a bar or something else specific follows."""
+        closing = (
+            _WORD_UP_TO.get({"[": "]", "(": ")"}.get(self._state.open_brackets[-1], ""))
+            if self._state.open_brackets
+            else None
+        )
+        # What is searched, the pattern of the value, what is behind it, and a plausibility check.
+        options: list[tuple[re.Pattern[str], str, str, Callable[[Sequence[str]], bool]]] = [
+            (
+                _DASHED,
+                r"(?P<{0}>[^\s|\[\"](?:[^|\n\[\]]{{0,60}}?[^\s|\[\]])??)",
+                r"[ \t]+[-|:>]+[ \t]+",
+                are_short,
+            ),
+            (_COLON_WORD, r"(?P<{0}>[^\s:|\[\]\"']\S*?)", r"[ \t]*:(?:[ \t]+|$)", vary_little),
+            (_PIPED, r"(?P<{0}>[^|\n]{{0,80}}?)", r"[ \t]*\|", are_short),
+        ]
+        if closing is not None:
+            inside = r"[^\s\[\]]" if closing is _WORD_UP_TO["]"] else r"[^\s()]"
+            options.insert(0, (closing, f"(?P<{{0}}>{inside}+)", "", are_short))
+        if self._state.time_read or not self._state.has_time:
+            options += [
+                (_BEFORE_BRACKET, r"(?P<{0}>[^\s\[\]]+)", r"\]", vary_little),
+                (_BEFORE_PAREN, r"(?P<{0}>[A-Za-z][\w.-]*)", "", vary_little),
+                (_PADDED, r"(?P<{0}>[^\s|\[\]\"\x1b]+)", "", vary_little),
+                (_LOGGER, r"(?P<{0}>[^\s|\[\]\"\x1b]+)", "", vary_little),
+            ]
+        for search, pattern, suffix, is_plausible in options:
+            found = self._matching(cursors, search)
+            if not self._enough(found):
+                continue
+            values = [match["x"] for match in found.values()]
+            ends = {n: m.end() for n, m in found.items()}
+            if search is _BEFORE_PAREN and len({*values}) == 1 and len(values) > 10:
+                self._state.pending_key = values[0]  # as in `User(ann)`
+                return LinePart(quote_pattern(values[0]), ends, {})
+            if (named := split_ids(values)) is not None and vary_little(named.names):
+                name = word_name(named.names, is_behind=self._state.time_read)
+                return LinePart(
+                    named.pattern + suffix, ends, {name: [*named.names], **named.others}
+                )
+            if all(_THREAD_AND_LOGGER.fullmatch(value) for value in values):
+                pairs = [value.rsplit(maxsplit=1) for value in values]
+                inside = (
+                    r"(?P<{0}>[^\s|\[\"](?:[^|\n\[\]]*?[^\s|\[\]])??)[ \t]+(?P<{1}>[^\s|\[\]]+)"
+                )
+                return LinePart(
+                    inside + suffix,
+                    ends,
+                    {"thread": [of[0] for of in pairs], "logger": [of[1] for of in pairs]},
+                )
+            if is_plausible(values):
+                name = word_name(values, is_behind=self._state.time_read)
+                return LinePart(pattern + suffix, ends, {name: [*values]})
+        if self._is_anchored(cursors):
+            found = self._matching(cursors, _WORD)
+            values = [match["x"] for match in found.values()]
+            if self._enough(found):
+                again = sum(cursors[n].text.count(match["x"]) > 1 for n, match in found.items())
+                name = word_name(values, is_behind=self._state.time_read)
+                is_host = again >= self._state.needed and are_hosts(values, may_differ=True)
+                name = "host" if is_host else name
+                return LinePart(
+                    r"(?P<{0}>[^\s|\[\]\"\x1b][^\s|\"\x1b]*)",
+                    {n: m.end() for n, m in found.items()},
+                    {name: [*values]},
+                )
+        return None
+
+    def find_between_colons(self, cursors: Sequence[LineCursor]) -> LinePart | None:
+        """Return a word between colons without spaces, as in `INFO:shop.orders:started`."""
+        found = {
+            n: match
+            for n, match in self._matching(cursors, _TIGHT_COLON).items()
+            if cursors[n].text[cursors[n].at - 1 : cursors[n].at] == ":"
+        }
+        values = [match["x"] for match in found.values()]
+        if not self._enough(found) or not vary_little(values):
+            return None
+        name = "logger" if "logger" not in self._state.types else "component"
+        ends = {n: match.end() for n, match in found.items()}
+        return LinePart(r"(?P<{0}>[A-Za-z_][\w.-]*):", ends, {name: [*values]})
+
+    def find_between_commas(self, cursors: Sequence[LineCursor]) -> LinePart | None:
+        """Return a word between commas, as in `INFO, sw-1, started`."""
+        found = {
+            n: match
+            for n, match in self._matching(cursors, _WORD_UP_TO[","]).items()
+            if cursors[n].text[: cursors[n].at].rstrip().endswith(",")
+        }
+        values = [match["x"] for match in found.values()]
+        if not self._enough(found) or not vary_little(values):
+            return None
+        ends = {n: match.end() for n, match in found.items()}
+        name = word_name(values, is_behind=self._state.time_read)
+        return LinePart(r"(?P<{0}>[^\s,]+)", ends, {name: [*values]})
+
+    def find_before_level(self, cursors: Sequence[LineCursor]) -> LinePart | None:
+        """Return up to three words before the level, with or without brackets in between."""
+        if not self._state.time_read or "level" in self._state.types:
+            return None
+        level = rf"(?:{LEVEL_FORMS[0][0]}|{LEVEL_FORMS[1][0].replace('<level>', '<l2>')})"
+        search = re.compile(
+            r"(?P<x>[^\s\[\]{}|\"]*[^\s\[\]{}|\":](?:[ \t]+[^\s\[\]{}|\"]*[^\s\[\]{}|\":]){0,2}?):?[ \t]+"
+            rf"(?=(?:\[[^\[\]]*\][ \t]*){{0,2}}{level}[ \t:])"
+        )
+        found = self._matching(cursors, search)
+        if not self._enough(found):
+            return None
+        values = [match["x"] for match in found.values()]
+        words = {len(value.split()) for value in values}
+        if len(words) == 1:
+            values = [value.split()[0] for value in values]
+        ends = {
+            n: match.start() + len(of) for (n, match), of in zip(found.items(), values, strict=True)
+        }
+        ends = {n: end + cursors[n].text.startswith(":", end) for n, end in ends.items()}
+        named = split_ids(values)
+        if named is not None and len(words) == 1 and vary_little(named.names):
+            name = word_name(named.names, is_behind=True)
+            return LinePart(named.pattern + ":?", ends, {name: [*named.names], **named.others})
+        if not vary_little(values):
+            return None
+        if len(words) > 1:
+            pattern = r"(?P<{0}>[^\s\[\]{{}}|\"]+(?:[ \t]+[^\s\[\]{{}}|\"]+){{0,2}}?):?"
+            return LinePart(pattern, ends, {bracket_name(values): [*values]})
+        pattern = r"(?P<{0}>[^\s\[\]{{}}|\"]*[^\s\[\]{{}}|\":]):?"
+        return LinePart(pattern, ends, {word_name(values, is_behind=True): [*values]})
+
+    def _is_anchored(self, cursors: Sequence[LineCursor]) -> bool:
+        # Whether something specific follows after the same number of words in nearly all records.
+        for words in range(1, _WORDS_AHEAD + 1):
+            search = re.compile(rf"(?:[^\s|\[\]\"][^\s|\"]*[ \t]+){{{words}}}")
+            kinds: collections.Counter[str] = collections.Counter()
+            for cursor in cursors:
+                if (match := search.match(cursor.text, cursor.at)) is not None:
+                    kinds.update(_anchors(cursor, match.end(), words))
+            if any(count >= self._state.needed for count in kinds.values()):
+                return True
+        return False
+
+    def find_optional_words(self, cursors: Sequence[LineCursor]) -> LinePart | None:
+        """Return up to three words that only some records have before their level."""
+        if not self._state.time_read or "level" in self._state.types:
+            return None
+        level = f"(?:{LEVEL_FORMS[0][0]}|{LEVEL_FORMS[1][0].replace('<level>', '<l2>')})"
+        search = re.compile(rf"(?P<x>\S+(?:[ \t]+\S+){{0,2}}?[ \t]+)??(?={level}(?:[ \t]+|$))")
+        found = self._matching(cursors, search)
+        values = [(match["x"] or "").strip() or None for match in found.values()]
+        if not self._enough(found) or not any(values) or all(values):
+            return None
+        name = bracket_name([value for value in values if value is not None])
+        return LinePart(
+            rf"(?:(?P<{{0}}>\S+(?:{SPACE}+\S+){{{{0,2}}}}?){SPACE}+)??",
+            {n: match.end() for n, match in found.items()},
+            {name if name == "caller" else "context": [*values]},
+        )
+
+
+def _anchors(cursor: LineCursor, at: int, words: int) -> Iterator[str]:
+    if cursor.time and cursor.time[0] == at:
+        yield "time"
+    rest = cursor.text[at : at + 80]
+    if rest[:1] in ("[", '"') and words <= 2:
+        yield "bracket"
+    if re.match(LEVEL_FORMS[0][0], rest) or re.match(LEVEL_FORMS[1][0], rest):
+        yield "level"
+    if (key := KEY.match(rest)) and key["mark"] == "=":
+        yield f"key {key['key']}"
+    if words <= 2 and re.match(r"\d+:[ \t]", rest):
+        yield "numbered"
+    if words == 1 and re.match(r"[A-Z][ \t]+\S", rest):
+        yield "letter"
+    if words == 1 and re.match(r"\d+[ \t]+\d+[ \t]", rest):
+        yield "numbers"
+    if words <= 2 and (match := PROGRAM.match(rest)) and (match["pid"] or match["end"]):
+        yield "program"
+    if cursor.time and at < cursor.time[0]:
+        yield from () if not re.match(r"[\[(<]", rest) else ("bracket",)
+    if words <= 4 and (DATE_LIKE.match(rest) or timestamp_at(cursor._replace(at=at))):
+        yield "other_time"
