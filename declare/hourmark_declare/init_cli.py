@@ -16,7 +16,7 @@ import click
 from click.core import ParameterSource
 
 from hourmark.clock import SystemClock
-from hourmark.config.groups import EventTimeLimits
+from hourmark.config.groups import EventTimeLimits, normalize_log_path
 from hourmark.config.loading import stack_config_file
 from hourmark.errors import UsageError
 from hourmark.printing import json_option, launcher_command, print_json
@@ -126,7 +126,7 @@ def init(
     if there is not None:
         _check_addable(there, files)
     names = [name] if name is not None else _names(files, there.names if there else ())
-    samples = [read_sample(file.absolute()) for file in files]
+    samples = [read_sample(normalize_log_path(file)) for file in files]
     guessed = [
         propose(s, n, zone=zone, host=socket.gethostname())
         for s, n in zip(samples, names, strict=True)
@@ -206,7 +206,7 @@ def _check_addable(there: ExistingConfig, files: Sequence[Path]) -> None:
                 f"{there.folder} is there already; {setting} stands in its {SETTINGS}, so "
                 "leave the option out"
             )
-    there.refuse_tailed_files(file.absolute() for file in files)
+    there.refuse_tailed_files(normalize_log_path(file) for file in files)
 
 
 def _named(out: Path) -> list[str]:
@@ -279,7 +279,12 @@ def _parsed(label: str, bucket_seconds: int) -> Hour:
 
 def _summary(p: Proposal) -> str:
     parts = [f"{p.fitting:,} of {p.records:,} sample records fit"]
-    parts += [f"{p.caught:,} others are kept whole"] if p.caught else []
+    if p.caught == 1:
+        header = ", the header row," if p.candidate.has_header else ""
+        parts.append(f"1 other{header} is kept whole, with the time of reading")
+    elif p.caught:
+        header = ", the header row among them," if p.candidate.has_header else ""
+        parts.append(f"{p.caught:,} others{header} are kept whole, with the time of reading")
     parts += [
         f"{count:,} would be dead letters {reason}"
         for reason, count in p.dead_letters.most_common()

@@ -7,6 +7,7 @@ docs/configuration.md.
 from __future__ import annotations
 
 import fnmatch
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
@@ -369,19 +370,37 @@ def find_tailed_source(sources: Iterable[Mapping[str, Any]], file: Path) -> str 
 
     Args:
         sources: Tables of `[[tailer.sources]]`, as read from TOML.
-        file: Absolute path of the file.
+        file: Path of the file.
 
     Returns:
         Name of the first source with a pattern in `paths` that matches; None if there is none.
     """
+    name = str(normalize_log_path(file))
     return next(
         (
             str(source["name"])
             for source in sources
-            if any(fnmatch.fnmatch(str(file), path) for path in source.get("paths", []))
+            if any(
+                fnmatch.fnmatch(name, os.path.normpath(path)) for path in source.get("paths", [])
+            )
         ),
         None,
     )
+
+
+def normalize_log_path(file: Path) -> Path:
+    """Return the path of a log file in the form in which configurations name it.
+
+    A file that is named in two ways would be followed by two sources, and `hourmark trace` would
+    not find its lines.
+
+    Args:
+        file: Path of the file, which may be relative and contain `..`.
+
+    Returns:
+        Absolute path without `..`. Symbolic links are kept, except in a path with `..`.
+    """
+    return file.resolve() if ".." in file.parts else file.absolute()
 
 
 class TailerTls(FrozenModel):

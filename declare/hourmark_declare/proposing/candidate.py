@@ -34,6 +34,7 @@ class Candidate:
         catches_all: Whether lines that do not match become events with the whole line as message.
         zone: IANA time zone that abbreviations in timestamps refer to; empty for the user's zone.
         container_log: Whether the file is a Kubernetes container log.
+        has_header: Whether the columns are named by a header row, which is no event.
         doubts: Uncertain interpretations of timestamps, as sentences for users.
         notes: Further information, as sentences for users.
     """
@@ -46,6 +47,7 @@ class Candidate:
     catches_all: bool = False
     zone: str = ""
     container_log: bool = False
+    has_header: bool = False
     doubts: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -359,7 +359,9 @@ def _candidate(
             "null_text": "" if is_empty else "-",
         }
         line |= {} if time else {"time": "observed"}
-        return Candidate(form=form, line=line, fields=tuple(fields), doubts=doubts)
+        return Candidate(
+            form=form, line=line, fields=tuple(fields), has_header=is_named, doubts=doubts
+        )
     between = r"[ \t]+" if delimiter == " " else quote_pattern(delimiter)
     between = f"[ ]*{between}[ ]*" if is_padded else between
     pattern = between.join(
@@ -377,6 +379,7 @@ def _candidate(
         line=line,
         fields=(*(field for field in fields if field["name"] != MESSAGE), text),
         catches_all=True,
+        has_header=is_named,
         doubts=doubts,
     )
 

@@ -148,7 +148,7 @@ def find_new_logs(
         return tuple(logs)
     new = []
     for log in logs:
-        source = find_tailed_source(sources, log.absolute())
+        source = find_tailed_source(sources, log)
         if source is None:
             new.append(log)
         else:

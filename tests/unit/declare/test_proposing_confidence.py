@@ -117,6 +117,17 @@ def test_of_a_form_that_few_lines_have_the_safest_is_text(tmp_path: Path) -> Non
     assert 'payload = "text"' in (tmp_path / "out/types/a.toml").read_text()
 
 
+def test_a_header_row_is_named_where_records_are_counted(tmp_path: Path) -> None:
+    log = tmp_path / "a.csv"
+    rows = (f"2026-11-21T10:00:{n:02}Z;st-{n % 3};{n}.5\n" for n in range(40))
+    log.write_text("timestamp;station;temperature\n" + "".join(rows))
+    done = invoked(str(log), "--out", str(tmp_path / "out"), "--yes")
+    assert (
+        "40 of 41 sample records fit, 1 other, the header row, is kept whole, with the time of "
+        "reading" in done.output
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("answer", "is_read"), [("y", True), ("n", False)])
 def test_in_a_terminal_guesses_are_asked_about(tmp_path: Path, answer: str, is_read: bool) -> None:

@@ -154,3 +154,14 @@ def test_settings_that_cannot_be_read_are_not_added_to(out: Path) -> None:
     with pytest.raises(UsageError, match="cannot be added to"):
         join(out, "more.log", "x\n")
     assert (out / "hourmark.toml").read_text() == "="
+
+
+def test_a_file_has_one_path_however_it_is_named(out: Path) -> None:
+    with pytest.raises(UsageError, match=r"app\.log"):
+        invoked(str(out / ".." / "app.log"), "--out", str(out))
+    (out.parent / "b.log").write_text("2026-11-21 10:00:00 WARN two\n")
+    invoked(str(out / ".." / "b.log"), "--out", str(out))
+    sources = tomllib.loads((out / "hourmark.toml").read_text())["tailer"]["sources"]
+    assert [source["paths"] for source in sources] == [
+        [str(out.parent / name)] for name in ("app.log", "b.log")
+    ]
