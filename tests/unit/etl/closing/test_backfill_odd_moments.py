@@ -4,11 +4,11 @@ the year 1970, and a ledger that is lost while a type that came later is back-fi
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import Table, update
 from tests.support.closing import (
     arrive,
     frontier,
@@ -16,21 +16,27 @@ from tests.support.closing import (
     manifest,
     manifests,
     override,
-    poll,
     send,
     settle,
     until,
     wait_of,
 )
-from tests.support.rebuilding import lose_ledger
-from tests.support.simulator.truth import FIRST_HOUR, OLD_HOURS
+from tests.support.rules import put_rules
+from tests.support.simulator.truth import (
+    FIRST_HOUR,
+    OLD_HOURS,
+    SCHEMA_IDS,
+    SOURCES,
+    TYPES,
+    config_of,
+)
 from tests.support.simulator.world import World
 
 from hourmark.records.hours import Hour
+from hourmark.rules.event_types import EventType
 from hourmark_etl.buckets.verify import verify_bucket
+from hourmark_etl.closing.cut.cut import Waiting
 from hourmark_etl.ledger import tables
-from hourmark_etl.operators.explain import explain_hour
-from hourmark_etl.operators.hour_facts import read_hour_facts
 
 OLDEST, THIRD = OLD_HOURS[0], OLD_HOURS[3]
 HOUR_MS = 3_600_000
@@ -47,7 +53,9 @@ def settle_old(world: World) -> None:
 
 
 @pytest.mark.parametrize("table", [tables.groups, tables.audit_groups], ids=lambda t: t.name)
-def test_a_damaged_hour_of_a_staged_row_holds_its_own_type_alone(world: World, table) -> None:
+def test_a_damaged_hour_of_a_staged_row_holds_its_own_type_alone(
+    world: World, table: Table
+) -> None:
     old_line(world, OLDEST)
     old_line(world, THIRD, "view")
     arrive(world)
@@ -90,4 +98,42 @@ def test_hour_zero_is_back_filled_and_verified(world: World) -> None:
     old_line(world, Hour(0))
     settle_old(world)
     assert "click/date=1970-01-01/hour=00/_SUCCESS" in world.storage.content("click")
-    assert verify_bucket(world.storage, "click", Hour(0)).findings == []
+    assert verify_bucket(world.storage, "click", Hour(0)).findings == ()
+
+
+def step(world: World) -> None:
+    """The closer polls until it waits; the judge does not know of another first hour."""
+    world.producers.report(0)
+    arrive(world)
+    while not isinstance(world.closer.step(), Waiting):
+        pass
+
+
+@pytest.fixture
+def early_world(tmp_path: Path) -> Iterator[World]:
+    """Types whose first hour is in the future, as of an operator who begins tomorrow."""
+    types = [EventType(name=t, fields=[{"name": "number", "type": "long"}]) for t in TYPES]
+    put_rules(config_of(tmp_path / "template"), types, SOURCES, hour(10), SCHEMA_IDS)
+    made = World(tmp_path, tmp_path / "template")
+    yield made
+    made.end()
+
+
+@pytest.mark.parametrize("is_forced", [False, True])
+def test_an_hour_that_has_not_ended_is_not_skipped(early_world: World, is_forced: bool) -> None:
+    world = early_world
+    send(world, ["click"])
+    step(world)
+    until(world, hour(0), 2)
+    if is_forced:
+        override(world)
+    step(world)
+    assert world.storage.exists(FIRST_HOUR.bucket_path("click"))
+    until(world, hour(1), 2)  # which holds nothing
+    step(world)
+    skipped = frontier(world).hour
+    send(world, ["click"])
+    until(world, hour(2), 2)
+    step(world)
+    assert skipped == hour(2)
+    assert world.storage.exists(hour(2).bucket_path("click"))
