@@ -386,7 +386,9 @@ class Closer:
         # A type whose hour fails its proof takes no further part in this cut.
         closed = 0
         while chosen := self._allowed_frontiers(cut):
-            backfill = advance_backfill(self._database, self.lease, chosen, cut.audit_next)
+            backfill = advance_backfill(
+                self._database, self.lease, chosen, cut.audit_next, cut.watermarks_ms
+            )
             if backfill.has_moved:
                 continue
             is_backlog = any(
@@ -433,7 +435,8 @@ class Closer:
             and f.previous_hour is not None
             and cut.audit_next.reaches(f.settled_next)
         ]
-        advance_backfill(self._database, self.lease, following, cut.audit_next)
+        ended_ms = dict.fromkeys(hours, cut.taken_at_ms)
+        advance_backfill(self._database, self.lease, following, cut.audit_next, ended_ms)
         return closed
 
     def _close_hours(
