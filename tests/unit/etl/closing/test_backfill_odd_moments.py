@@ -15,12 +15,15 @@ from tests.support.closing import (
     hour,
     manifest,
     manifests,
+    open_hours,
     override,
     send,
     settle,
     until,
     wait_of,
 )
+from tests.support.rebuilding import begin, lose_ledger, staged_files
+from tests.support.restaging import retention_passes
 from tests.support.rules import put_rules
 from tests.support.simulator.truth import (
     FIRST_HOUR,
@@ -32,8 +35,9 @@ from tests.support.simulator.truth import (
 )
 from tests.support.simulator.world import World
 
+from hourmark.kafka.topic_names import CONTROL
 from hourmark.records.hours import Hour
-from hourmark.rules.event_types import EventType
+from hourmark.rules.event_types import EventType, Source
 from hourmark_etl.buckets.verify import verify_bucket
 from hourmark_etl.closing.cut.cut import Waiting
 from hourmark_etl.ledger import tables
@@ -109,10 +113,14 @@ def step(world: World) -> None:
         pass
 
 
+def numbered(event_type: str) -> EventType:
+    return EventType(name=event_type, fields=[{"name": "number", "type": "long"}])
+
+
 @pytest.fixture
 def early_world(tmp_path: Path) -> Iterator[World]:
     """Types whose first hour is in the future, as of an operator who begins tomorrow."""
-    types = [EventType(name=t, fields=[{"name": "number", "type": "long"}]) for t in TYPES]
+    types = [numbered(t) for t in TYPES]
     put_rules(config_of(tmp_path / "template"), types, SOURCES, hour(10), SCHEMA_IDS)
     made = World(tmp_path, tmp_path / "template")
     yield made
@@ -137,3 +145,44 @@ def test_an_hour_that_has_not_ended_is_not_skipped(early_world: World, is_forced
     step(world)
     assert skipped == hour(2)
     assert world.storage.exists(hour(2).bucket_path("click"))
+
+
+@pytest.fixture
+def world_of_click(tmp_path: Path) -> Iterator[World]:
+    """`view` is applied later."""
+    sources = [Source(name="app", types=["click"])]
+    config = config_of(tmp_path / "template")
+    put_rules(config, [numbered("click")], sources, FIRST_HOUR, SCHEMA_IDS)
+    made = World(tmp_path, tmp_path / "template")
+    yield made
+    made.end()
+
+
+def test_a_rebuild_during_the_back_fill_of_a_later_type_needs_no_older_promises(
+    world_of_click: World,
+) -> None:
+    world = world_of_click
+    for n in range(6):
+        send(world, ["click"])
+        step(world)
+        until(world, hour(n), 2)
+        step(world)
+        if n == 3:
+            retention_passes(world, *CONTROL)
+            old_files = staged_files(world, "audit")
+    now = Hour.containing(world.clock.now_ms())
+    put_rules(world.config, [numbered("view")], SOURCES, now, SCHEMA_IDS)
+    begin(world)  # as a driver does when types are added
+    old_line(world, OLDEST, "view")
+    step(world)
+    world.clock.advance(12)
+    step(world)
+    assert frontier(world, "view").previous_hour == OLDEST
+    world.ledgers.keep_checks(0)
+    for path in old_files:  # as cleanup does once they are old
+        world.storage.delete(path)
+    assert lose_ledger(world).lost == []
+    send(world, ["click", "view"])
+    until(world, now, 2)
+    step(world)
+    assert open_hours(world) == {now.next()}
