@@ -4,6 +4,7 @@ the year 1970, and a ledger that is lost while a type that came later is back-fi
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,6 +42,8 @@ from hourmark.rules.event_types import EventType, Source
 from hourmark_etl.buckets.verify import verify_bucket
 from hourmark_etl.closing.cut.cut import Waiting
 from hourmark_etl.ledger import tables
+from hourmark_etl.operators.explain import explain_hour
+from hourmark_etl.operators.hour_facts import read_hour_facts
 
 OLDEST, THIRD = OLD_HOURS[0], OLD_HOURS[3]
 HOUR_MS = 3_600_000
@@ -96,6 +99,25 @@ def test_a_seal_states_why_it_waived_a_source_that_did_not_catch_up(world: World
     assert m.grade.value == "timed_out"
     print(m.evidence.waived)
     assert "appeared while" not in " ".join(m.evidence.waived)
+
+
+def test_an_old_hour_that_was_noticed_late_says_what_it_waits_for(world: World) -> None:
+    world.producers.hosts[0].dead = True
+    deadline_s = world.config.etl.deadline_seconds
+    until(world, FIRST_HOUR, deadline_s - 60)
+    old_line(world, OLDEST, "click", "view")
+    settle(world)
+    world.clock.advance(70)
+    settle(world)
+    assert frontier(world).hour == OLDEST, "the source has as long as after any hour's end"
+    assert "host-0" in " ".join(wait_of(world).what)
+    facts = read_hour_facts(world.database, world.config, "click", OLDEST, world.clock.now_ms())
+    now_ms = world.clock.now_ms() - 20_000
+    facts = dataclasses.replace(facts, now_ms=now_ms, driver_heartbeat_ms=now_ms)
+    assert explain_hour(facts).times_out_at_ms is None, "the ledger has no time of the notice"
+    world.clock.advance(deadline_s)
+    settle(world)
+    assert manifest(world, at=OLDEST).grade.value == "timed_out"
 
 
 def test_hour_zero_is_back_filled_and_verified(world: World) -> None:
