@@ -115,7 +115,7 @@ class MarkerLink(_MarkerModel):
     blake2b: str
 
 
-class SetAsideRecords(_MarkerModel):
+class ExcludedRecords(_MarkerModel):
     """Kafka records of one partition that are in no bucket for the same reason.
 
     Attributes:
@@ -135,7 +135,7 @@ class SetAsideRecords(_MarkerModel):
     last_offset: Count
 
 
-class MissingRanges(_MarkerModel):
+class LackedRanges(_MarkerModel):
     """The byte ranges of log files whose events may be missing from a bucket.
 
     Attributes:
@@ -202,9 +202,9 @@ class Marker(_MarkerModel):
     # keys that are absent in older markers and if their value is empty
     checked: Count = 0
     set_aside: Count = 0
-    set_aside_records: list[SetAsideRecords] = Field([])
+    set_aside_records: list[ExcludedRecords] = Field([])
     left_out: Count = 0
-    lacks: MissingRanges | None = None
+    lacks: LackedRanges | None = None
     lost: dict[str, Count] = Field({})
     unknown: dict[str, Count] = Field({})
     unrepeatable: list[str] = Field([])
