@@ -115,7 +115,7 @@ class MarkerLink(_MarkerModel):
     blake2b: str
 
 
-class ExcludedRecords(_MarkerModel):
+class OmittedRecords(_MarkerModel):
     """Kafka records of one partition that are in no bucket for the same reason.
 
     Attributes:
@@ -202,7 +202,7 @@ class Marker(_MarkerModel):
     # keys that are absent in older markers and if their value is empty
     checked: Count = 0
     set_aside: Count = 0
-    set_aside_records: list[ExcludedRecords] = Field([])
+    set_aside_records: list[OmittedRecords] = Field([])
     left_out: Count = 0
     lacks: LackedRanges | None = None
     lost: dict[str, Count] = Field({})
