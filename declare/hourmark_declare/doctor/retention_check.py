@@ -23,8 +23,10 @@ from hourmark_declare.doctor.check_result import (
     passed_result,
     skipped_result,
 )
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
-from hourmark_etl.ledger.maintenance.overview import read_fixed_hours
+from hourmark_etl.model import HourState
 
 CHECK: Final = "retention"
 _PART: Final = 0.5  # share of the retention after which a finding leaves time to resolve it
@@ -95,11 +97,7 @@ def check_retention(config: Config) -> Iterator[DoctorCheckResult]:
     """
     try:
         with open_existing_ledger(config) as ledger:
-            length_s = config.parsing.bucket_seconds
-            open_hours = {
-                name: Hour(at.closed_to_s, length_s)
-                for name, at in read_fixed_hours(ledger, length_s).items()
-            }
+            open_hours = read_open_hours(ledger, config.parsing.bucket_seconds)
     except HourmarkError:
         yield skipped_result(CHECK, "open hours", "they are in the ledger, which cannot be read")
         return
@@ -122,6 +120,25 @@ def check_retention(config: Config) -> Iterator[DoctorCheckResult]:
             )
         except HourmarkError as error:
             yield skipped_result(CHECK, name, str(error))
+
+
+def read_open_hours(ledger: Database, bucket_seconds: int) -> dict[str, Hour]:
+    """Return the hour of each event type from which on records must still be retained.
+
+    Args:
+        ledger: The ledger (the ETL's state database).
+        bucket_seconds: Length of a bucket in seconds.
+
+    Returns:
+        The oldest open hour by event type. While a type is back-filled, it is the type's first
+        hour, because old lines were delivered when the type existed. Types whose ledger row is
+        damaged are omitted.
+    """
+    return {
+        f.event_type: max(f.hour, f.first_hour)
+        for f in frontiers(ledger, bucket_seconds)
+        if f.state is not HourState.DAMAGED
+    }
 
 
 def _retention_ms(settings: KafkaCluster, name: str, types: dict[str, str]) -> dict[str, int]:

@@ -337,22 +337,29 @@ class _Check:
         self._check_totals(manifest)
 
     def _check_chain(self, recorded: PreviousMarker | None) -> None:
-        before = self._hour.previous()
-        if recorded is not None and not self._storage.exists(before.bucket_path(self._type)):
-            with contextlib.suppress(ValueError):  # a label of another length is another bucket
-                before = Hour.parse(recorded.hour, self._hour.length_s)
-        try:
-            actual = PreviousMarker.from_marker(
-                str(before), read_marker(self._storage, self._type, before)
-            )
-        except NotClosed:
-            actual = None
+        before = self._bucket_before(recorded)
+        actual = None
+        with contextlib.suppress(NotClosed):
+            if before is not None:
+                actual = PreviousMarker.from_marker(
+                    str(before), read_marker(self._storage, self._type, before)
+                )
         if recorded != actual:
             self.add(
                 BucketFault.CHAIN,
                 f"the marker before it is {_format_marker(actual)}, the manifest says {_format_marker(recorded)}",
                 MARKER,
             )
+
+    def _bucket_before(self, recorded: PreviousMarker | None) -> Hour | None:
+        # The bucket of the hour before; where it does not exist, the one that the manifest names.
+        if self._hour.start_s:
+            before = self._hour.previous()
+            if recorded is None or self._storage.exists(before.bucket_path(self._type)):
+                return before
+        with contextlib.suppress(ValueError):  # a label of another length is another bucket
+            return None if recorded is None else Hour.parse(recorded.hour, self._hour.length_s)
+        return None
 
     def _check_file(self, file: BucketFile) -> None:
         content = self._contents[file.name] = self._read(file)

@@ -37,6 +37,7 @@ def advance_backfill(
     lease: Lease,
     frontiers: Collection[Frontier],
     below_offsets: AuditOffsets | None,
+    ended_ms: Mapping[str, int] = {},
 ) -> BackfillPlan:
     """Move the frontiers of types before their first hour to the next hours that hold something.
 
@@ -46,6 +47,8 @@ def advance_backfill(
         frontiers: Oldest open hour of each type.
         below_offsets: Audit offsets of a cut, below which all audit records are staged. None if
             there is no cut: then only types that have closed nothing are moved.
+        ended_ms: By type, the time up to which hours may be skipped, Unix milliseconds. A first
+            hour can lie in the future, and events of the hours up to then are still to come.
 
     Returns:
         The hours that hold something, and whether a frontier was moved.
@@ -66,11 +69,12 @@ def advance_backfill(
         **find_hours_to_backfill(database, new),
         **find_hours_to_backfill(database, begun, below_offsets),
     }
-    moved = [
-        (f, target)
-        for f in (*new, *begun)
-        if (target := next_hour_to_close(f, hours.get(f.event_type, ()))) != f.hour
-    ]
+    targets = [(f, next_hour_to_close(f, hours.get(f.event_type, ()))) for f in new]
+    for f in begun:
+        open_hour = Hour.containing(ended_ms[f.event_type], f.hour.length_s)
+        target = next_hour_to_close(f, hours.get(f.event_type, ()))
+        targets.append((f, max(f.hour, min(target, open_hour))))
+    moved = [(f, target) for f, target in targets if target != f.hour]
     if moved:
         move_open_frontiers(database, lease, moved)
         return BackfillPlan({}, has_moved=True)

@@ -224,11 +224,10 @@ class Closer:
         # hour is closed, older ones are late anyway.
         if f.hour >= f.first_hour or f.previous_hour is not None:
             return f
-        known = self._noticed.get(f.event_type)
-        if known is None or known.hour != f.hour:
-            known = self._noticed[f.event_type] = dataclasses.replace(
-                f, noticed_ms=self._clock.now_ms()
-            )
+        known, now_ms = self._noticed.get(f.event_type), self._clock.now_ms()
+        # A clock that has been set back must not delay the hour until it is that late again.
+        if known is None or known.hour != f.hour or known.noticed_ms > now_ms:
+            known = self._noticed[f.event_type] = dataclasses.replace(f, noticed_ms=now_ms)
         return dataclasses.replace(f, noticed_ms=known.noticed_ms)
 
     def _apply_overrides(
@@ -387,7 +386,9 @@ class Closer:
         # A type whose hour fails its proof takes no further part in this cut.
         closed = 0
         while chosen := self._allowed_frontiers(cut):
-            backfill = advance_backfill(self._database, self.lease, chosen, cut.audit_next)
+            backfill = advance_backfill(
+                self._database, self.lease, chosen, cut.audit_next, cut.watermarks_ms
+            )
             if backfill.has_moved:
                 continue
             is_backlog = any(
@@ -410,8 +411,8 @@ class Closer:
         conflicting = self._conflicts_by_type(frontiers)
         return [
             f
-            for f in self._due_frontiers(frontiers, HourState.OPEN)
-            if f.event_type not in conflicting and _is_under(cut, self._with_notice(f))
+            for f in map(self._with_notice, self._due_frontiers(frontiers, HourState.OPEN))
+            if f.event_type not in conflicting and _is_under(cut, f)
         ]
 
     def _close_forced(self, forced: Sequence[Frontier], given: Mapping[str, Override]) -> int:
@@ -434,7 +435,8 @@ class Closer:
             and f.previous_hour is not None
             and cut.audit_next.reaches(f.settled_next)
         ]
-        advance_backfill(self._database, self.lease, following, cut.audit_next)
+        ended_ms = dict.fromkeys(hours, cut.taken_at_ms)
+        advance_backfill(self._database, self.lease, following, cut.audit_next, ended_ms)
         return closed
 
     def _close_hours(

@@ -365,7 +365,7 @@ def decide_seal(
     if override is None and (conflicting or proof.unknown or (proof.findings and not late)):
         return None
     sources = [
-        f"source {r.source} of {r.kind} {r.host_name} ({r.host_id}) {_why_waived(r, frontier.hour)}"
+        f"source {r.source} of {r.kind} {r.host_name} ({r.host_id}) {_why_waived(r, frontier)}"
         for r in context.cut.waived.get(frontier.event_type, ())
     ]
     promises = [f"not kept: {finding}" for finding in proof.findings]
@@ -414,13 +414,11 @@ def decide_seal(
     )
 
 
-def _why_waived(r: ReportedSource, hour: Hour) -> str:
-    behind = (r.caught_up_at_ms or 0) < hour.end_ms
-    return (
-        "had not caught up with the hour's end"
-        if behind
-        else "appeared while the hour was being cut"
-    )
+def _why_waived(r: ReportedSource, f: Frontier) -> str:
+    if (r.caught_up_at_ms or 0) >= f.awaited_ms:
+        return "appeared while the hour was being cut"
+    event = "the start of the back-fill" if f.noticed_ms > f.hour.end_ms else "the hour's end"
+    return f"had not caught up with {event}"
 
 
 def _must_be_named(gap: OffsetGap, f: Frontier, proof: Proof, override: Override | None) -> bool:

@@ -13,6 +13,7 @@ from typing import Final
 
 from sqlalchemy import func, select
 
+from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database, select_by_names
 from hourmark_etl.model import FIRST_SITE, AuditOffsets, Frontier
@@ -37,7 +38,11 @@ def find_hours_to_backfill(
     Returns:
         Hours in ascending order by event type, Unix seconds. Types without such an hour are
         missing.
+
+    Raises:
+        DamagedRow: A row has an hour at which no bucket begins; restore or rebuild the ledger.
     """
+    length_s = {f.event_type: f.hour.length_s for f in frontiers}
     spans = {
         f.event_type: range(0 if f.previous_hour is None else f.hour.start_s, f.first_hour.start_s)
         for f in frontiers
@@ -50,6 +55,9 @@ def find_hours_to_backfill(
             or first_offset < below_offsets.offset_of(site or FIRST_SITE)
         )
         if hour_s in spans[event_type] and is_counted:
+            if hour_s % length_s[event_type]:  # other damage is found when the row is read
+                table = tables.groups if first_offset is None else tables.audit_groups
+                raise DamagedRow(table.name, f"{event_type}, hour {hour_s}", event_type)
             found[event_type].add(hour_s)
     return {event_type: sorted(hours) for event_type, hours in found.items()}
 

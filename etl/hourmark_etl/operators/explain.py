@@ -250,7 +250,9 @@ def _times_out_at_ms(facts: HourFacts, f: Frontier) -> int | None:
     if f.state is not HourState.OPEN or not f.hour.end_ms <= facts.now_ms < at_ms:
         return None
     waits = facts.blocker is not None and facts.blocker.phase not in _ENDED_BY_DEADLINE
-    if waits or facts.override is not None or facts.missing_driver:
+    # Only the closer knows when it noticed the oldest hour to back-fill.
+    is_noticed = f.hour < f.first_hour and f.previous_hour is None
+    if waits or is_noticed or facts.override is not None or facts.missing_driver:
         return None
     return (
         None if describe_clock_difference(LatestReports(facts.reporters), facts.now_ms) else at_ms

@@ -148,7 +148,8 @@ def _count_dead_letters(database: Database, facts: LedgerFacts) -> int:
     if not found or found[0].state is HourState.DAMAGED:
         return 0
     count, hour = 0, found[0].hour
-    for _ in range(min(_NEWEST_BUCKETS, 3600 // hour.length_s)):
+    hours = min(_NEWEST_BUCKETS, 3600 // hour.length_s, hour.start_s // hour.length_s)
+    for _ in range(hours):
         hour = hour.previous()
         try:
             manifest = read_closed_manifest(database, DEAD_LETTERS.name, hour)

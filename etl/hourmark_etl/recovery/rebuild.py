@@ -257,12 +257,15 @@ class _Rebuild:
         return set(), DEFAULT_SHARD
 
     def _first_needed_promise(self) -> AuditOffsets:
-        # Audit records of an hour arrive at most `EARLIEST_MS` before it, and those of a type
-        # without a bucket after the ledger knew the type. Open hours therefore do not need records
-        # below the offsets of a proof that was completed before that time.
+        # Audit records of an hour arrive at most `EARLIEST_MS` before it. Those of a type that has
+        # closed nothing from its first hour on arrive after the ledger knew the type, also those of
+        # back-filled hours. Open hours therefore do not need records below the offsets of a proof
+        # that was completed before that time.
         first = []
         for event_type, hour_s in self.frontiers.items():
-            commit = None if event_type in self.chains else self.begun[event_type].commit
+            commit, begun = None, self.begun.get(event_type)
+            if begun and hour_s <= begun.first_hours_s[event_type]:
+                commit, hour_s = begun.commit, begun.first_hours_s[event_type]
             before = (
                 offsets
                 for (closed_at_ms, offsets), at in self.cuts.items()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.http_server import Answering, serving
+from tests.support.rules import ledger_of_click
 
 from hourmark.config.groups import RegistrySettings, StorageSettings, TailedSource, TailerSettings
 from hourmark.config.loading import Config
@@ -20,7 +21,9 @@ from hourmark.records.hours import Hour
 from hourmark_declare.doctor import clocks_check, retention_check, services_check
 from hourmark_declare.doctor.check_result import CheckStatus, DoctorCheckResult
 from hourmark_declare.doctor.clocks_check import evaluate_clock
-from hourmark_declare.doctor.retention_check import evaluate_retention
+from hourmark_declare.doctor.retention_check import evaluate_retention, read_open_hours
+from hourmark_etl.ledger.database import CLOSER
+from hourmark_etl.ledger.frontiers import frontiers, move_open_frontiers
 
 H_MS = 3_600_000
 NOW_MS = 1_800_000_000_000 // H_MS * H_MS
@@ -193,3 +196,13 @@ def test_without_a_ledger_or_brokers_it_is_not_asked(tmp_path: Path) -> None:
     assert [answer.verdict for answer in retention_check.check_retention(config)] == [
         CheckStatus.SKIPPED
     ]
+
+
+def test_an_old_hour_that_is_back_filled_is_not_as_old_as_its_records(tmp_path: Path) -> None:
+    first = Hour(NOW_MS // 1000 - 3600)
+    with ledger_of_click(f"sqlite:///{tmp_path}/ledger.sqlite", first) as ledger:
+        (f,) = frontiers(ledger, first.length_s, ["click"])
+        move_open_frontiers(ledger, ledger.acquire(CLOSER), [(f, Hour(1_080_000_000))])
+        hours = {"click": read_open_hours(ledger, first.length_s)["click"]}
+    assert hours == {"click": first}
+    assert findings(evaluate_retention("edge", hours, {"click": 24 * H_MS}, NOW_MS)) == []

@@ -115,6 +115,38 @@ class MarkerLink(_MarkerModel):
     blake2b: str
 
 
+class OmittedRecords(_MarkerModel):
+    """Kafka records of one partition that are in no bucket for the same reason.
+
+    Attributes:
+        topic: Name of the topic.
+        partition: Partition number.
+        reason: Why the records are in no bucket.
+        records: Number of these records.
+        first_offset: Offset of the first one.
+        last_offset: Offset of the last one.
+    """
+
+    topic: str
+    partition: Count
+    reason: str
+    records: Count
+    first_offset: Count
+    last_offset: Count
+
+
+class LackedRanges(_MarkerModel):
+    """The byte ranges of log files whose events may be missing from a bucket.
+
+    Attributes:
+        ranges: Range ids in hexadecimal; empty if none is known.
+        more: Whether other byte ranges, with unknown ids, are affected too.
+    """
+
+    ranges: list[str] = Field([])
+    more: bool = False
+
+
 class Marker(_MarkerModel):
     """The content of a bucket's `_SUCCESS` file: the files of the bucket, its counts and its grade.
 
@@ -137,6 +169,10 @@ class Marker(_MarkerModel):
         duplicates_removed: Number of duplicates that were removed.
         unaudited: Number of events that no audit record includes.
         checked: Number of audited events whose values were verified by a checksum.
+        set_aside: Number of Kafka records that are in no bucket, as they are not valid events.
+        set_aside_records: The largest groups of these records.
+        left_out: Number of rows that could not be written and were left out by an operator's order.
+        lacks: Byte ranges whose events may be missing; None if the grade is `proved`.
         lost: Number of bytes that were destroyed before they were read, by source.
         unknown: Number of losses of unknown size, by source.
         unrepeatable: Sources whose senders cannot send data again.
@@ -165,6 +201,10 @@ class Marker(_MarkerModel):
     unaudited: Count
     # keys that are absent in older markers and if their value is empty
     checked: Count = 0
+    set_aside: Count = 0
+    set_aside_records: list[OmittedRecords] = Field([])
+    left_out: Count = 0
+    lacks: LackedRanges | None = None
     lost: dict[str, Count] = Field({})
     unknown: dict[str, Count] = Field({})
     unrepeatable: list[str] = Field([])

@@ -147,7 +147,7 @@ def readiness(
     Returns:
         The time, and the sources that the next hour waits for or that are waived.
     """
-    end, due_ms = frontier.awaited_ms, frontier.due_ms
+    end, waived_ms = frontier.awaited_ms, _waived_ms(frontier, deadline_ms)
     behind: list[ReportedSource] = []
     others_ms = now_ms
     for group in reports.awaited_reporters(frontier):
@@ -156,7 +156,7 @@ def readiness(
                 others_ms = min(others_ms, _caught_up_ms(r))
                 break
             behind.append(r)
-    if behind and now_ms >= due_ms + deadline_ms:
+    if behind and now_ms >= waived_ms:
         return Readiness(min(others_ms, now_ms - deadline_ms), (), tuple(behind))
     event = "the back-fill began" if frontier.noticed_ms else "its end"
     waits_for = [_waits_for(r, end, event) for r in behind]
@@ -300,7 +300,7 @@ def adjust_for_new_sources(
     """
     if not new_sources:
         return readiness_before
-    if now_ms < frontier.due_ms + deadline_ms:
+    if now_ms < _waived_ms(frontier, deadline_ms):
         return None
     return readiness_before._replace(
         watermark_ms=min(readiness_before.watermark_ms, now_ms - deadline_ms),
@@ -366,6 +366,11 @@ def compute_readiness_by_type(
                 f, reports, now_ms, deadline_ms
             )
     return found
+
+
+def _waived_ms(f: Frontier, deadline_ms: int) -> int:
+    # Return when sources that are behind are waived.
+    return max(f.due_ms, f.awaited_ms) + deadline_ms
 
 
 def _caught_up_ms(reporter: ReportedSource) -> int:

@@ -11,10 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hourmark.records.event_id import LineIds
+from hourmark.records.manifest import (
+    BucketEvidence,
+    Grade,
+    Manifest,
+    MissingRanges,
+    SetAsideRecords,
+)
 from hourmark_delivery_service.parsing.syslog.rfc5424 import parse_rfc5424_line
 from hourmark_delivery_service.parsing.times.timestamps import rfc3339_us
 from hourmark_verify.judge import identity, rfc5424
 from hourmark_verify.judge.identity import birth_ns
+from hourmark_verify.judge.marker import Marker
 
 _HEX = st.text("0123456789abcdef", min_size=32, max_size=32)
 
@@ -124,3 +132,46 @@ def test_times_are_read_as_the_service_reads_them(
 ) -> None:
     text = f"{y}-{day}T{h}:00:{s}{fraction}{zone}"
     assert rfc5424.rfc3339_us(text) == rfc3339_us(text.encode(), 6)
+
+
+def test_every_field_of_a_marker_is_known() -> None:
+    written = Manifest(
+        type="click",
+        hour="2026-11-21T05",
+        bucket_seconds=3600,
+        grade=Grade.FORCED,
+        evidence=BucketEvidence(
+            method="join",
+            cut_at_ms=1,
+            audit_records=1,
+            promised=1,
+            audit_next={"0": 1},
+            waived=["forced by ada"],
+        ),
+        files=[],
+        events=0,
+        late={},
+        duplicates_removed=0,
+        unaudited=0,
+        checked=1,
+        set_aside=1,
+        set_aside_records=[
+            SetAsideRecords(
+                topic="t", partition=0, reason="r", records=1, first_offset=2, last_offset=2
+            )
+        ],
+        left_out=1,
+        lacks=MissingRanges(ranges=["00" * 8], more=True),
+        lost={"app": 1},
+        unknown={"app": 1},
+        unrepeatable=["app"],
+        id_sum="0" * 16,
+        offsets=[],
+        ledger="x",
+        ledger_commit=1,
+        attempt="a",
+        closed_at_ms=2,
+        software="x",
+    )
+    read = Marker.model_validate_json(written.encode())
+    assert read.model_fields_set == set(Manifest.model_fields)
