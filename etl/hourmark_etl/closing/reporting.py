@@ -108,10 +108,11 @@ def format_closed_buckets(manifests: Iterable[Manifest]) -> Iterator[str]:
 def _counts(closed: Sequence[Manifest]) -> str:
     last = closed[-1]
     end_ms = Hour.parse(last.hour, last.bucket_seconds).end_ms
+    which = "the last one " if len(closed) > 1 else ""
     return (
         f"{format_count(sum(one.events for one in closed), 'event')}, "
         f"{sum(sum(one.late.values()) for one in closed):,} late, "
         f"{format_count(sum(one.duplicates_removed for one in closed), 'duplicate')} removed, "
         f"{sum(one.unaudited for one in closed):,} unaudited, "
-        f"{(last.closed_at_ms - end_ms) / 1000:.1f} s after its end"
+        f"{which}{(last.closed_at_ms - end_ms) / 1000:.1f} s after its end"
     )

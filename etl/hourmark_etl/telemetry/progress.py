@@ -60,7 +60,8 @@ class OverdueHour:
     Attributes:
         event_type: Event type of the hour.
         hour: The hour as text, for example `2026-01-31T12`.
-        age_s: Seconds since the end of the hour.
+        age_s: Seconds since the end of the hour; for a back-filled hour, since the end of the first
+            hour of its type.
         causes: Readable causes of the delay; empty if none is known.
     """
 
@@ -266,8 +267,8 @@ def format_progress(
     if overdue is not None:
         what = "; ".join(overdue.causes[:3]) or "the closer's next poll"
         parts.append(
-            f"oldest open bucket {overdue.event_type} {overdue.hour}, ended "
-            f"{format_duration(overdue.age_s)} ago, waits for: {what} "
+            f"oldest open bucket {overdue.event_type} {overdue.hour}, overdue for "
+            f"{format_duration(overdue.age_s)}, waits for: {what} "
             f"(`hourmark bucket why {overdue.event_type} {overdue.hour}`)"
         )
     if closing_error:

@@ -45,6 +45,6 @@ def test_a_backlog_of_a_type_has_one_line_that_adds_up() -> None:
     assert [*format_closed_buckets(closed)] == [
         "click 2026-11-21T05:00 to 2026-11-21T09:59: 299 buckets closed as proved, 1 bucket "
         "closed as timed_out: "
-        "1,202 events, 598 late, 1 duplicate removed, 0 unaudited, 1.5 s after its end",
+        "1,202 events, 598 late, 1 duplicate removed, 0 unaudited, the last one 1.5 s after its end",
         f"other 2026-11-21T05:00 closed as proved: 0 events, 0 late, {AFTER}",
     ]

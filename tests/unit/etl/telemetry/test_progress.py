@@ -84,7 +84,7 @@ def test_a_line_says_rates_lateness_and_what_holds_the_oldest_bucket() -> None:
         "3,000 events staged in 30 s (100/s); 10 of them late, by 60 min on average; 4 files "
         "in 2 batches of 1.5 s; "
         "5 buckets closed, 1 not as proved; all sources had caught up 12 s ago; "
-        "oldest open bucket click 2027-01-15T08, ended 12 min ago, waits for: "
+        "oldest open bucket click 2027-01-15T08, overdue for 12 min, waits for: "
         "tailer web (1) source app: caught up 9.0 s before its end (`hourmark bucket why click "
         "2027-01-15T08`); "
         "closing waits: hdfs is in safe mode"
@@ -175,7 +175,7 @@ def test_an_overdue_bucket_is_named_with_what_it_waits_for(
     clock.advance(PROGRESS_SECONDS)
     progress.record_poll()
     assert (
-        f"oldest open bucket click {HOUR}, ended 60 s ago, waits for: tailer web is behind"
+        f"oldest open bucket click {HOUR}, overdue for 60 s, waits for: tailer web is behind"
         in lines()[0]
     )
     assert (
