@@ -27,7 +27,7 @@ WITHIN_S = (
 )
 REPORT_S = 5.0
 ON_TIME = 50  # events of an hour and type
-EVENTS = ON_TIME + 1  # and one late
+EVENTS = ON_TIME + 1  # and one of the first hour
 DUPLICATES = 2 * ON_TIME
 
 
@@ -68,8 +68,8 @@ class Scene:
     def begin_hour(
         self, *, without: Collection[str] = (), skipping: int = 0, events: int = ON_TIME
     ) -> Hour:
-        """Deliver the next hour's events: twice, cut anew, and one that is late; then everybody has
-        caught up.
+        """Deliver the next hour's events: twice, cut anew, and one of the first hour, which is late
+        once that is closed; then everybody has caught up.
 
         `skipping`: so many hours before it stay without events. `events`: of each type, beside the
         late one.
@@ -82,9 +82,8 @@ class Scene:
             on_time = self.delivery.make(
                 event_type, [hour.start_s * 1000 + 100 * n % 60_000 for n in range(events)]
             )
-            late = self.delivery.make(
-                event_type, [self.first.start_s * 1000 - 60_000 + len(self.hours)]
-            )
+            # Not before the first hour: the scene's reports never catch up with a back-fill.
+            late = self.delivery.make(event_type, [self.first.start_s * 1000 + len(self.hours)])
             for sent in (on_time, on_time, self.delivery.recut(on_time), late):
                 self.delivery.deliver(sent)
             self.judge.promised(on_time, late, by=hour)
