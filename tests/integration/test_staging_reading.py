@@ -64,7 +64,10 @@ def produce(
     """Append (partition, key, value); in a transaction that is committed or aborted, unless
     `commit` is None.
     """
-    more = {} if commit is None else {"transactional_id": uuid.uuid4().hex}
+    # Records stay in order when a request is repeated, as transactions do by themselves.
+    more = (
+        {"enable_idempotence": True} if commit is None else {"transactional_id": uuid.uuid4().hex}
+    )
     producer = Producer(client_settings(central.settings, **more, **settings))
     if commit is not None:
         producer.init_transactions(30)
