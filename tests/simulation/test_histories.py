@@ -60,8 +60,9 @@ def test_every_history_keeps_the_promise(
     seen = hold(HISTORIES, SEED, ledgers, template)
     with capsys.disabled():
         tell(seen, began)
-    if HISTORIES >= 100 and kinds_missing(seen):  # one seed may miss a rare kind
-        seen.update(hold(HISTORIES, SEED + 1, ledgers, template))
+    for more in range(1, 4):  # a seed may miss a rare kind
+        if HISTORIES >= 100 and kinds_missing(seen):
+            seen.update(hold(HISTORIES, SEED + more, ledgers, template))
     if HISTORIES >= 100:
         assert not kinds_missing(seen), f"the histories cover too little: {kinds_missing(seen)}"
 
