@@ -35,6 +35,7 @@ from hourmark_infra.checks.reports import describe_failed_tests, failed_node_ids
 SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 # The signal is repeated, because a starting process may miss the first one.
 AGAIN_SECONDS: Final = 5.0
+_TESTS_FAILED: Final = 1  # exit code of pytest after it has run all tests
 
 
 class Output(Enum):
@@ -62,9 +63,9 @@ class Check(NamedTuple):
         report: JUnit XML report that the command writes, relative to the root folder of the
             checkout, or None. If the check fails, the failed tests in the report are listed at the
             end.
-        repeats_max: If at most this many tests failed, they run once more, one at a time, when all
-            other checks have finished. Those that then pass are listed at the end, but do not count
-            as failed. Requires `report`.
+        repeats_max: If pytest ran all tests and at most this many failed, these run once more, one
+            at a time, when all other checks have finished. Those that then pass are listed at the
+            end, but do not count as failed. Requires `report`.
     """
 
     name: str
@@ -110,12 +111,12 @@ def run_checks(lanes: Sequence[Sequence[Check]], root: Path, last: Sequence[Chec
     with _SignalForwarder().installed() as forwarder:
         with ThreadPoolExecutor(max(len(lanes), 1)) as pool:
             failed = [
-                check
-                for checks in pool.map(lambda lane: _failed(lane, root, forwarder), lanes)
-                for check in checks
+                failure
+                for failures in pool.map(lambda lane: _failed(lane, root, forwarder), lanes)
+                for failure in failures
             ]
         failed += _failed(last, root, forwarder)
-        failed, repeated = _repeat(failed, root, forwarder)
+        still, repeated = _repeat(failed, root, forwarder)
         if forwarder.signal_number is not None:
             click.echo(
                 f"ended by {signal.Signals(forwarder.signal_number).name}, with all that the checks "
@@ -126,22 +127,28 @@ def run_checks(lanes: Sequence[Sequence[Check]], root: Path, last: Sequence[Chec
     if repeated:
         click.echo("passed only when they were repeated alone:", err=True)
         _list_failed_tests(repeated, root)
-    if not failed:
+    if not still:
         click.echo("all checks passed", err=True)
         return 0
-    click.echo(f"FAILED: {', '.join(check.name for check in failed)}", err=True)
-    _list_failed_tests(failed, root)
+    click.echo(f"FAILED: {', '.join(check.name for check in still)}", err=True)
+    _list_failed_tests(still, root)
     return 1
 
 
+class _Failure(NamedTuple):
+    check: Check
+    exit_code: int
+
+
 def _repeat(
-    failed: Sequence[Check], root: Path, forwarder: _SignalForwarder
+    failed: Sequence[_Failure], root: Path, forwarder: _SignalForwarder
 ) -> tuple[list[Check], list[Check]]:
     # The checks that have still failed, and those whose failed tests passed when repeated.
     still, repeated = list[Check](), list[Check]()
-    for check in failed:
-        repetition = None if forwarder.signal_number is not None else check.repetition(root)
-        passes = repetition is not None and _passes(repetition, root, forwarder)
+    for check, exit_code in failed:
+        may_repeat = forwarder.signal_number is None and exit_code == _TESTS_FAILED
+        repetition = check.repetition(root) if may_repeat else None
+        passes = repetition is not None and _run(repetition, root, forwarder) == 0
         (repeated if passes else still).append(check)
     return still, repeated
 
@@ -198,16 +205,17 @@ def environment() -> dict[str, str]:
     return {"PYTHONPYCACHEPREFIX": str(Path(sys.prefix) / "bytecode"), **inherited}
 
 
-def _failed(lane: Sequence[Check], root: Path, forwarder: _SignalForwarder) -> list[Check]:
+def _failed(lane: Sequence[Check], root: Path, forwarder: _SignalForwarder) -> list[_Failure]:
     # After a signal, no further check is started.
     return [
-        check
+        _Failure(check, exit_code)
         for check in lane
-        if forwarder.signal_number is None and not _passes(check, root, forwarder)
+        if forwarder.signal_number is None and (exit_code := _run(check, root, forwarder))
     ]
 
 
-def _passes(check: Check, root: Path, forwarder: _SignalForwarder) -> bool:
+def _run(check: Check, root: Path, forwarder: _SignalForwarder) -> int:
+    # Return the exit code.
     clock = SystemClock()
     began = clock.monotonic_s()
     output = None if check.output is Output.AS_IT_COMES else subprocess.PIPE
@@ -235,7 +243,7 @@ def _passes(check: Check, root: Path, forwarder: _SignalForwarder) -> bool:
             f"{clock.monotonic_s() - began:6.1f} s",
             err=True,
         )
-    return passed
+    return process.returncode
 
 
 def _to_its_end(process: subprocess.Popen[bytes], forwarder: _SignalForwarder) -> bytes:

@@ -197,3 +197,23 @@ def test_tests_that_fail_again_have_failed(
     assert said.endswith(
         "FAILED: some\n  test_wrong::test_wrong: AssertionError: always assert False\n"
     )
+
+
+def test_a_session_that_was_cut_short_is_not_repeated(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "test_short.py").write_text("def test_passes(): pass\n")
+    case = '<testcase file="test_short.py" name="test_passes"><failure message="late"/></testcase>'
+    code = f"open('report.xml', 'w').write('<testsuite>{case}</testsuite>'); raise SystemExit(3)"
+    command = (sys.executable, "-c", code)
+    session = Check("short", command, report=Path("report.xml"), repeats_max=2)
+    assert run_checks([[session]], tmp_path) == 1
+    said = capfd.readouterr().err
+    assert "short again" not in said
+    assert "FAILED: short\n" in said
+
+
+def test_only_the_suite_without_options_is_repeated() -> None:
+    # With options such as --maxfail, not all tests have run.
+    assert [check.repeats_max for check in pytests()] == [3, 0, 0, 0]
+    assert [check.repeats_max for check in pytests("--maxfail=1")] == [0, 0, 0, 0]
