@@ -66,28 +66,6 @@ def choose_keys(rows: Sequence[Mapping[str, Any]], excluded: set[str]) -> dict[s
     return chosen
 
 
-def move_values(row: Mapping[str, Any], paths: Mapping[str, Path]) -> dict[str, Any]:
-    """Return a copy of a row whose values at some paths are moved to the names of their fields.
-
-    Args:
-        row: Keys and values of a line.
-        paths: Path of each value that is moved, by its new name. Values that are absent are
-            skipped.
-
-    Returns:
-        The copy. An object is absent if all of its values were moved.
-    """
-    copied, moved = dict(row), dict[str, Any]()
-    for name, path in paths.items():
-        within: Any = row
-        for key in path:
-            within = within.get(key) if isinstance(within, dict) else None
-        if within is not None:
-            moved[name] = within
-            copied = _without(copied, path)
-    return copied | moved
-
-
 def host_path(rows: Sequence[Mapping[str, Any]], paths: Mapping[str, Path]) -> str | None:
     """Return the name of the field with a nested host name, such as that of `host.name`.
 
@@ -113,14 +91,6 @@ def _scalars(row: Mapping[str, Any], path: Path = ()) -> Iterator[tuple[Path, An
                 yield from _scalars(value, (*path, key))
         elif not isinstance(value, list) and value is not None:
             yield (*path, key), value
-
-
-def _without(row: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    key, *inner = path
-    rest = {name: value for name, value in row.items() if name != key}
-    if inner and (within := _without(row[key], tuple(inner))):
-        return {**rest, key: within}
-    return rest
 
 
 def _name(path: Path, taken: set[str]) -> str | None:

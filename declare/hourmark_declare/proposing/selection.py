@@ -22,8 +22,11 @@ from hourmark_declare.proposing.free_text import (
     timestamped_candidates,
     untimed_candidates,
 )
-from hourmark_declare.proposing.structured import json_line_candidates, logfmt_candidates
-from hourmark_declare.proposing.syslog_bodies import syslog_body_candidates
+from hourmark_declare.proposing.structured import (
+    json_line_candidates,
+    logfmt_candidates,
+    syslog_body_candidates,
+)
 
 _STRUCTURED: Final[Sequence[CandidateSource]] = (
     json_line_candidates,

@@ -1,14 +1,15 @@
-"""Candidates for self-describing formats: JSON objects, nested JSON, and logfmt."""
+"""Candidates for self-describing formats: JSON objects, nested JSON, and logfmt, also in syslog."""
 
 from __future__ import annotations
 
 import collections
+import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from hourmark_declare.proposing.candidate import MESSAGE, Candidate
-from hourmark_declare.proposing.declared_keys import Path, choose_keys, host_path, move_values
+from hourmark_declare.proposing.declared_keys import Path, choose_keys, host_path
 from hourmark_declare.proposing.file_sample import FileSample, text_type
 from hourmark_declare.proposing.nested_json import infer_nested_fields
 from hourmark_declare.proposing.time_formats import choose_time_format
@@ -19,11 +20,15 @@ from hourmark_declare.proposing.value_types import (
     parse_json_objects,
 )
 from hourmark_declare.proposing.vocabulary import HOST_KEYS, first_key, names_time, time_key_rank
+from hourmark_delivery_service.parsing.forms import move_declared_keys
+from hourmark_delivery_service.parsing.syslog.forms import parse_syslog_forms
 
 _PAIR: Final = re.compile(r'(?P<key>[^\s="]+)=(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^\s"]*))')
 _MORE: Final = "more"
 _MOST: Final = 0.9
 _COERCED_MIN: Final = 10  # values, of which two differ, for a number in quotes to be one
+_OBSERVED: Final = ("time", "observed")
+_HEADER_FIELDS: Final = ("program", "pid")
 _OF_REQUESTS: Final = frozenset(("method", "request", "request_method", "uri", "url", "path"))
 
 
@@ -51,7 +56,7 @@ def json_line_candidates(sample: FileSample) -> Iterator[Candidate]:
         yield from _nested(sample)
     host = _host_key(rows)
     paths = choose_keys(rows, {_MORE, time.get("time_field", ""), host or ""})
-    rows = [move_values(row, paths) for row in rows]
+    rows = [move_declared_keys(row, paths) for row in rows]
     host = host or host_path(rows, paths)
     coerced = _numbers_in_quotes(rows, {time.get("time_field", ""), host or ""})
     fields = infer_fields(rows, excluded=[_MORE, time.get("time_field", ""), host or ""])
@@ -93,7 +98,7 @@ def logfmt_candidates(sample: FileSample) -> Iterator[Candidate]:
     time = detect_time_settings(rows, sample.written_ms)
     host = _host_key(rows)
     paths = choose_keys(rows, {_MORE, time.get("time_field", ""), host or ""})
-    rows = [move_values(row, paths) for row in rows]
+    rows = [move_declared_keys(row, paths) for row in rows]
     columns = collections.defaultdict[str, list[str]](list)
     for row in rows:
         for key, value in row.items():
@@ -109,6 +114,46 @@ def logfmt_candidates(sample: FileSample) -> Iterator[Candidate]:
         yield Candidate(form="logfmt", line=line, fields=(*fields, more), format="syslog")
     line = {"payload": "logfmt", **time, **settings}
     yield Candidate(form="logfmt", line=line, fields=(*fields, more))
+
+
+def syslog_body_candidates(sample: FileSample) -> Iterator[Candidate]:
+    """Yield formats for lines that consist of a syslog header and JSON or logfmt.
+
+    The event type has the fields of the message, and `program` and `pid` of the header. Time and
+    host are those of the header unless the message has its own.
+
+    Args:
+        sample: First and last lines of a log file.
+
+    Yields:
+        Candidate formats. Nothing if less than 90% of the lines have a syslog header, or their
+        messages are neither JSON objects nor logfmt.
+    """
+    lines = [line.rstrip(b"\r") for line in sample.lines if line.strip()][:1000]
+    found = [parts for line in lines if (parts := parse_syslog_forms(line)) is not None]
+    messages = [parts.message for parts in found]
+    if len(found) < _MOST * len(lines) or len({*messages}) < 2:
+        return
+    inner = sample._replace(head=messages, tail=[])
+    names = [
+        name
+        for name in _HEADER_FIELDS
+        if any(getattr(parts.header, name) is not None for parts in found)
+    ]
+    for source in (json_line_candidates, logfmt_candidates):
+        for candidate in source(inner):
+            if candidate.record_start or candidate.line.get("payload") not in ("json", "logfmt"):
+                continue
+            taken = {field["name"] for field in candidate.fields}
+            added = [name for name in names if name not in taken]
+            line = {name: of for name, of in candidate.line.items() if (name, of) != _OBSERVED}
+            yield dataclasses.replace(
+                candidate,
+                form=f"a system log of {candidate.form}",
+                line={**line, "header": {name: name for name in added}},
+                fields=(*(optional_field(name, "string") for name in added), *candidate.fields),
+                format="syslog",
+            )
 
 
 def _have_date_and_time(rows: Sequence[Mapping[str, Any]]) -> bool:

@@ -126,12 +126,13 @@ def message_parser_for(
         A function that converts the bytes of a message to a `ParsedMessage`. It raises `Rejected`
         if the message does not have the format.
     """
-    paths = rule.key_paths
     if rule.payload == "json":
-        return lambda message: _placed(_keyed(parse_json_object(message), paths), rule, field_names)
+        return _keyed(parse_json_object, rule, field_names)
     if rule.payload == "logfmt":
-        return lambda message: _placed(
-            _keyed(_present(parse_logfmt(message), rule), paths), rule, field_names
+        return _keyed(
+            lambda message: _present(parse_logfmt(message), rule),
+            rule,
+            field_names,
         )
     if rule.payload == "tsv":
         return _tsv(rule, field_names)
@@ -189,8 +190,29 @@ def _present(texts: dict[str, bytes], rule: LineRule) -> dict[str, bytes]:
     return {name: text for name, text in texts.items() if text != null}
 
 
-def _keyed(values: dict[str, Any], paths: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
-    # Move the values of declared keys to the names of their fields.
+def _keyed(
+    parse: Callable[[bytes], dict[str, Any]], rule: LineRule, own: frozenset[str]
+) -> MessageParser:
+    # Most types declare no keys, and every message is parsed here.
+    if not (paths := rule.key_paths):
+        return lambda message: _placed(parse(message), rule, own)
+    return lambda message: _placed(move_declared_keys(parse(message), paths), rule, own)
+
+
+def move_declared_keys(
+    values: dict[str, Any], paths: Mapping[str, tuple[str, ...]]
+) -> dict[str, Any]:
+    """Move the values of declared keys to the names of their fields.
+
+    Args:
+        values: Keys and values of a message. The dict and nested objects are changed; an object is
+            removed if all of its values were moved.
+        paths: By field name, the key or the keys of nested objects (`LineRule.key_paths`). Values
+            that are absent are skipped.
+
+    Returns:
+        `values`.
+    """
     moved = {}
     for name, path in paths.items():
         if (value := _taken(values, path)) is not _NOTHING:
