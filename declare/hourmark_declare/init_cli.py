@@ -279,12 +279,14 @@ def _parsed(label: str, bucket_seconds: int) -> Hour:
 
 def _summary(p: Proposal) -> str:
     parts = [f"{p.fitting:,} of {p.records:,} sample records fit"]
-    if p.caught == 1:
-        header = ", the header row," if p.candidate.has_header else ""
-        parts.append(f"1 other{header} is kept whole, with the time of reading")
-    elif p.caught:
-        header = ", the header row among them," if p.candidate.has_header else ""
-        parts.append(f"{p.caught:,} others{header} are kept whole, with the time of reading")
+    if p.caught:
+        others, among, are = (
+            ("1 other", "", "is")
+            if p.caught == 1
+            else (f"{p.caught:,} others", " among them", "are")
+        )
+        header = f", the header row{among}," if p.candidate.has_header else ""
+        parts.append(f"{others}{header} {are} kept whole, with the time of reading")
     parts += [
         f"{count:,} would be dead letters {reason}"
         for reason, count in p.dead_letters.most_common()

@@ -240,7 +240,7 @@ class PartRecognizer(PartSearch):
         quantities = [_QUANTITY.fullmatch(value) for value in stripped]
         units = {of["unit"] if of is not None else None for of in quantities}
         if len(units) == 1 and (unit := next(iter(units))) is not None:
-            name = "duration" if unit in _TIME_UNITS else "number"
+            name = _quantity_name(unit)
             numbers: list[str | None] = [of["x"] for of in quantities if of is not None]
             pattern = f"{opening}(?P<{{0}}>\\d+(?:\\.\\d+)?){unit}{closing}:?"
             return LinePart(pattern, self._past_colon(cursors, ends), {name: numbers})
@@ -390,7 +390,7 @@ class PartRecognizer(PartSearch):
             return None
         unit = units.pop()
         values: list[str | None] = [match["x"] for match in found.values()]
-        name = "duration" if unit in _TIME_UNITS else "number"
+        name = _quantity_name(unit)
         pattern = rf"(?P<{{0}}>\d+(?:\.\d+)?){quote_pattern(unit)}"
         return LinePart(pattern, {n: match.end() for n, match in found.items()}, {name: values})
 
@@ -481,6 +481,10 @@ class PartRecognizer(PartSearch):
             {bracket_name(values): [*values]},
             is_optional=True,
         )
+
+
+def _quantity_name(unit: str) -> str:
+    return "duration" if unit in _TIME_UNITS else "number"
 
 
 def _inner_name(mark: str) -> str:

@@ -12,10 +12,10 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from hourmark_declare.proposing.part_search import MOST
 from hourmark_declare.proposing.value_types import infer_text_type
 from hourmark_declare.proposing.vocabulary import are_hosts, quote_pattern
 
-_MOST: Final = 0.9
 _DOTTED: Final = re.compile(
     r"(?:[A-Za-z_$][\w$<>-]*|__\w+)(?:(?:[.:/$]|::)+[\w$<>*-]+)+(?:[/#:(]\S*)?"
 )
@@ -166,4 +166,4 @@ def word_name(values: Sequence[str], *, is_behind: bool) -> str:
 
 def _are_positions(values: Sequence[str]) -> bool:
     # Positions in source code, such as `main.go:12`.
-    return sum(_POSITION.fullmatch(of) is not None for of in values) >= _MOST * max(len(values), 1)
+    return sum(_POSITION.fullmatch(of) is not None for of in values) >= MOST * max(len(values), 1)

@@ -43,6 +43,7 @@ _WORD_UP_TO: Final = {
     ")": re.compile(r"(?P<x>[^\s()]+)(?=\))"),
     ",": re.compile(r"(?P<x>[^\s,]+)(?=,)"),
 }
+_LEVEL: Final = f"(?:{LEVEL_FORMS[0][0]}|{LEVEL_FORMS[1][0].replace('<level>', '<l2>')})"
 _THREAD_AND_LOGGER: Final = re.compile(r"\S+(?: \S+)?[ \t]+[A-Za-z_][\w$-]*(?:(?:\.|::)[\w$-]+)+")
 
 
@@ -151,10 +152,9 @@ class WordSearch(PartSearch):
         """Return up to three words before the level, with or without brackets in between."""
         if not self._state.time_read or "level" in self._state.types:
             return None
-        level = rf"(?:{LEVEL_FORMS[0][0]}|{LEVEL_FORMS[1][0].replace('<level>', '<l2>')})"
         search = re.compile(
             r"(?P<x>[^\s\[\]{}|\"]*[^\s\[\]{}|\":](?:[ \t]+[^\s\[\]{}|\"]*[^\s\[\]{}|\":]){0,2}?):?[ \t]+"
-            rf"(?=(?:\[[^\[\]]*\][ \t]*){{0,2}}{level}[ \t:])"
+            rf"(?=(?:\[[^\[\]]*\][ \t]*){{0,2}}{_LEVEL}[ \t:])"
         )
         found = self._matching(cursors, search)
         if not self._enough(found):
@@ -195,8 +195,7 @@ class WordSearch(PartSearch):
         """Return up to three words that only some records have before their level."""
         if not self._state.time_read or "level" in self._state.types:
             return None
-        level = f"(?:{LEVEL_FORMS[0][0]}|{LEVEL_FORMS[1][0].replace('<level>', '<l2>')})"
-        search = re.compile(rf"(?P<x>\S+(?:[ \t]+\S+){{0,2}}?[ \t]+)??(?={level}(?:[ \t]+|$))")
+        search = re.compile(rf"(?P<x>\S+(?:[ \t]+\S+){{0,2}}?[ \t]+)??(?={_LEVEL}(?:[ \t]+|$))")
         found = self._matching(cursors, search)
         values = [(match["x"] or "").strip() or None for match in found.values()]
         if not self._enough(found) or not any(values) or all(values):
