@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import re
+from collections.abc import Iterable
 
 # Limit on how many buckets before the present one a chain begins by default, because each of them
 # is closed, even if it is empty.
@@ -140,3 +141,21 @@ def hour_start_s(time_ms: int, length_s: int) -> int:
     """
     seconds = time_ms // 1000
     return seconds - seconds % length_s
+
+
+def group_consecutive(hours: Iterable[Hour]) -> list[tuple[Hour, Hour]]:
+    """Group hours into runs in which each hour starts at the end of the one before.
+
+    Args:
+        hours: Hours of the same length in ascending order.
+
+    Returns:
+        The first and the last hour of each run, in ascending order; empty if there are no hours.
+    """
+    runs: list[tuple[Hour, Hour]] = []
+    for hour in hours:
+        if runs and runs[-1][1].end_s == hour.start_s:
+            runs[-1] = (runs[-1][0], hour)
+        else:
+            runs.append((hour, hour))
+    return runs

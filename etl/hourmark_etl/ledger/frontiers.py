@@ -10,21 +10,22 @@ Each transition is a compare-and-set on (hour, state), so a transition that was 
 
 Hours of a backlog may be frozen together: the frontier's hour H and hours that follow it. Rows of
 hours before H are listed for H, and rows of a later hour for the first frozen hour that is not
-before it, as if each hour had been frozen alone. The proof seals as many of these hours as it can, from the first on; the same
-transaction unlists the others. A group listed at or after the frontier's hour is therefore in no
-bucket yet, and no column needs to hold the number of frozen hours.
+before it, as if each hour had been frozen alone. The proof seals as many of these hours as it can,
+from the first on; the same transaction unlists the others. A group listed at or after the
+frontier's hour is therefore in no bucket yet, and no column needs to hold the number of frozen
+hours.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, case, delete, func, insert, select, update
 
-from hourmark.records.hours import Hour
+from hourmark.records.hours import Hour, group_consecutive
 from hourmark.records.manifest import Grade, Manifest
 from hourmark_etl.errors import DamagedRow, StaleDriver
 from hourmark_etl.ledger import tables
@@ -246,16 +247,13 @@ def freeze(
         )
 
 
-def _runs(hours: Sequence[Hour]) -> list[tuple[int, int, int]]:
-    # Split hours into runs without gaps. Each is the last hour of the run before it (-1 if there is
+def _runs(hours: Sequence[Hour]) -> Iterator[tuple[int, int, int]]:
+    # Yield for each run of hours without a gap the last hour of the run before it (-1 if there is
     # none), its first and its last hour, in Unix seconds.
-    runs: list[tuple[int, int, int]] = []
-    for hour in hours:
-        if runs and runs[-1][2] + hour.length_s == hour.start_s:
-            runs[-1] = (*runs[-1][:2], hour.start_s)
-        else:
-            runs.append((runs[-1][2] if runs else -1, hour.start_s, hour.start_s))
-    return runs
+    before_s = -1
+    for first, last in group_consecutive(hours):
+        yield before_s, first.start_s, last.start_s
+        before_s = last.start_s
 
 
 def _positions_of(

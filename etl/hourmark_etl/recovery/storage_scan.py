@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
-from hourmark.records.hours import Hour
+from hourmark.records.hours import Hour, group_consecutive
 from hourmark.records.manifest import Manifest, PreviousMarker
 from hourmark_etl.buckets.reader import BadMarker, decode_manifest, list_hours, read_marker
 from hourmark_etl.errors import Unreadable
@@ -67,7 +67,7 @@ class BucketChain:
             closed[-1][1],
             frontier,
             {(o.topic_id, o.partition): o.next for o in offsets},
-            _runs([hour for hour, _ in closed]),
+            tuple(group_consecutive(hour for hour, _ in closed)),
         )
 
     def last_before(self, hour: Hour) -> Hour | None:
@@ -87,16 +87,6 @@ class BucketChain:
             cluster, from the manifest of the last bucket.
         """
         return audit_next(self.last)
-
-
-def _runs(hours: Sequence[Hour]) -> tuple[tuple[Hour, Hour], ...]:
-    runs: list[tuple[Hour, Hour]] = []
-    for hour in hours:
-        if runs and runs[-1][1].next() == hour:
-            runs[-1] = (runs[-1][0], hour)
-        else:
-            runs.append((hour, hour))
-    return tuple(runs)
 
 
 def audit_next(manifest: Manifest) -> AuditOffsets:
