@@ -141,7 +141,7 @@ def to_unsigned(value: int) -> int:
 
 
 class ClosingPhase(enum.StrEnum):
-    """What an event type's next hourly bucket is waiting for before it can be closed.
+    """The condition that an event type's next hourly bucket waits for before it can be closed.
 
     The first five members are the regular steps of closing, in order. The others are problems that
     prevent the proof or the publication of the bucket. `hourmark bucket why` shows the value.
@@ -177,6 +177,17 @@ class ClosingPhase(enum.StrEnum):
     LEDGER = "ledger"
     SERVERS = "servers"
     STORAGE = "storage"
+
+    @property
+    def is_regular(self) -> bool:
+        """Return whether this is one of the regular steps, which come before the proof."""
+        return self in (
+            ClosingPhase.REPORTS,
+            ClosingPhase.CONTROL,
+            ClosingPhase.PROMISES,
+            ClosingPhase.EVENTS,
+            ClosingPhase.ARRIVAL,
+        )
 
 
 class HourState(enum.Enum):

@@ -65,11 +65,9 @@ def advance_backfill(
     if not new and not begun:
         return BackfillPlan({}, has_moved=False)
     # Nothing of a new type is closed, so its oldest hour counts even if it lies beyond the cut.
-    hours = {
-        **find_hours_to_backfill(database, new),
-        **find_hours_to_backfill(database, begun, below_offsets),
-    }
-    targets = [(f, next_hour_to_close(f, hours.get(f.event_type, ()))) for f in new]
+    any_hours = find_hours_to_backfill(database, new)
+    hours = find_hours_to_backfill(database, begun, below_offsets)
+    targets = [(f, next_hour_to_close(f, any_hours.get(f.event_type, ()))) for f in new]
     for f in begun:
         open_hour = Hour.containing(ended_ms[f.event_type], f.hour.length_s)
         target = next_hour_to_close(f, hours.get(f.event_type, ()))
@@ -80,9 +78,8 @@ def advance_backfill(
         return BackfillPlan({}, has_moved=True)
     if below_offsets is None:
         return BackfillPlan({}, has_moved=False)
-    return BackfillPlan(
-        find_hours_to_backfill(database, [*new, *begun], below_offsets), has_moved=False
-    )
+    hours |= find_hours_to_backfill(database, new, below_offsets)
+    return BackfillPlan(hours, has_moved=False)
 
 
 def next_hour_to_close(frontier: Frontier, hours: Sequence[int]) -> Hour:

@@ -31,13 +31,6 @@ _TABLE = tables.overrides
 _WAITS = tables.blockers
 # In these phases an override closes an hour although its content is fixed.
 OVERRIDABLE_SEALED: Final = (ClosingPhase.STAGED, ClosingPhase.UNWRITABLE)
-_BEFORE_PROOF: Final = (
-    ClosingPhase.REPORTS,
-    ClosingPhase.CONTROL,
-    ClosingPhase.PROMISES,
-    ClosingPhase.EVENTS,
-    ClosingPhase.ARRIVAL,
-)
 _HOLD_SEALED = (
     ClosingPhase.PUBLISHING,
     ClosingPhase.STAGED,
@@ -227,7 +220,7 @@ class Blocker:
             False if the condition is of an earlier hour, or if it is a step before the proof and
             the hour is being proved or published.
         """
-        is_passed = frontier.state is not HourState.OPEN and self.phase in _BEFORE_PROOF
+        is_passed = frontier.state is not HourState.OPEN and self.phase.is_regular
         return self.hour == frontier.hour and not is_passed
 
 

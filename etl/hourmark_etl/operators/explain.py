@@ -177,8 +177,8 @@ class Explanation:
             held nothing; for the type's oldest open hour, `open` (waiting for records), `frozen`
             (being compared with the audit records) or `sealed` (being written); `later` for an hour
             after it, and for an hour that may still be back-filled; `before-first` for an hour
-            before the type's first bucket; `damaged` if the
-            type's ledger row is damaged; or `unknown-type`.
+            before the type's first bucket; `damaged` if the type's ledger row is damaged; or
+            `unknown-type`.
         summary: One readable sentence.
         frontier: The type's oldest open hour as text, to which the reasons apply; None for a closed
             hour, a damaged type and an unknown type.

@@ -36,16 +36,9 @@ from hourmark_etl.ledger.maintenance.overview import read_closed_manifest
 from hourmark_etl.ledger.overrides import Blocker, blockers
 from hourmark_etl.ledger.read_errors import read_errors
 from hourmark_etl.ledger.staged.set_aside import count_unreviewed_records
-from hourmark_etl.model import ClosingPhase, Frontier, HourState, ReportedSource
+from hourmark_etl.model import Frontier, HourState, ReportedSource
 from hourmark_etl.operators.explain import HourFacts, explain_hour
 
-REGULAR_PHASES: Final = (
-    ClosingPhase.REPORTS,
-    ClosingPhase.CONTROL,
-    ClosingPhase.PROMISES,
-    ClosingPhase.EVENTS,
-    ClosingPhase.ARRIVAL,
-)
 FAULT_MS: Final = 20_000  # a phase that is no regular step may last so long without being reported
 OVERDUE_MS: Final = 300_000  # since the end of an hour that waits for a regular step
 UNEXPLAINED_MS: Final = 1_800_000  # the same without a known cause, as the alarm in docs/metrics.md
@@ -361,14 +354,14 @@ def _cause(facts: LedgerFacts, f: Frontier, overriding: str | None) -> tuple[str
         return "damaged", ""
     ended_ms = facts.now_ms - f.due_ms
     blocker = _own_blocker(facts, f)
-    is_regular = blocker is None or blocker.phase in REGULAR_PHASES
+    is_regular = blocker is None or blocker.phase.is_regular
     if overriding == _NO_DRIVER or (overriding == _NO_REPORTS and is_regular):
         return (overriding, "") if ended_ms > OVERDUE_MS else None
     if blocker is None:
         is_stuck = _is_unexplained(facts, f) and f.event_type not in facts.progressing
         return ("unexplained", "") if is_stuck else None
     waits_ms = facts.now_ms - blocker.since_ms
-    if blocker.phase in REGULAR_PHASES:
+    if blocker.phase.is_regular:
         if ended_ms <= OVERDUE_MS or waits_ms <= SILENT_MS:
             return None
     elif waits_ms <= FAULT_MS:

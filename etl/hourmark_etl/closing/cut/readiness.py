@@ -8,9 +8,10 @@ there is no clock to compare with and no service to confirm that an hour has all
 
 After its deadline an hour closes without the sources that have not caught up with its end: they are
 waived and named. A back-filled hour waits until every source has caught up with the moment at which
-the closer noticed it, so an old file that is being delivered is awaited. The deadline of a back-filled hour counts from the end of the type's first hour, as
-its lines may be delivered years after they were written. A source that was waived because it fell silent is not awaited again until it
-reports.
+the closer noticed it, so an old file that is being delivered is awaited. Its deadline counts from
+that moment, or from the end of the type's first hour if that is later, as its lines may be delivered
+years after they were written. A source that was waived because it fell silent is not awaited again
+until it reports.
 
 `DuplicateHostWatch` detects two live incarnations of one host id: a machine was cloned with its
 tailer's identity, or two tailers share a state folder. Reports replace each other in the ledger, so
