@@ -182,3 +182,15 @@ def report(world: World) -> None:
     """Everybody reports, and all that is sent arrives."""
     world.producers.report(0)
     arrive(world)
+
+
+def send_old(world: World, at: Hour, *types: str) -> None:
+    """A line of each of these types (click by default) in an hour, which may be an old one."""
+    send(world, types or ("click",), at.start_s * 1000 + 1000)
+
+
+def settle_old(world: World) -> None:
+    """The closer notices the old hours, and then every source catches up with that moment."""
+    settle(world)
+    world.clock.advance(12)
+    settle(world)

@@ -19,7 +19,9 @@ from tests.support.closing import (
     open_hours,
     override,
     send,
+    send_old,
     settle,
+    settle_old,
     until,
     wait_of,
 )
@@ -49,22 +51,12 @@ OLDEST, THIRD = OLD_HOURS[0], OLD_HOURS[3]
 HOUR_MS = 3_600_000
 
 
-def old_line(world: World, at: Hour, *types: str) -> None:
-    send(world, types or ("click",), at.start_s * 1000 + 1000)
-
-
-def settle_old(world: World) -> None:
-    settle(world)
-    world.clock.advance(12)
-    settle(world)
-
-
 @pytest.mark.parametrize("table", [tables.groups, tables.audit_groups], ids=lambda t: t.name)
 def test_a_damaged_hour_of_a_staged_row_holds_its_own_type_alone(
     world: World, table: Table
 ) -> None:
-    old_line(world, OLDEST)
-    old_line(world, THIRD, "view")
+    send_old(world, OLDEST)
+    send_old(world, THIRD, "view")
     arrive(world)
     with world.database.transaction() as connection:
         connection.execute(
@@ -77,7 +69,7 @@ def test_a_damaged_hour_of_a_staged_row_holds_its_own_type_alone(
 
 def test_a_clock_that_was_ahead_when_an_hour_was_noticed_delays_nothing(world: World) -> None:
     world.driver_clock.ahead_ms = 3 * HOUR_MS
-    old_line(world, OLDEST)
+    send_old(world, OLDEST)
     settle(world)
     world.driver_clock.ahead_ms = 0
     settle_old(world)
@@ -87,7 +79,7 @@ def test_a_clock_that_was_ahead_when_an_hour_was_noticed_delays_nothing(world: W
 
 def test_a_seal_states_why_it_waived_a_source_that_did_not_catch_up(world: World) -> None:
     world.producers.hosts[0].dead = True
-    old_line(world, OLDEST)
+    send_old(world, OLDEST)
     deadline_s = world.config.etl.deadline_seconds
     settle(world)
     until(world, FIRST_HOUR, deadline_s + 1)
@@ -105,7 +97,7 @@ def test_an_old_hour_that_was_noticed_late_says_what_it_waits_for(world: World) 
     world.producers.hosts[0].dead = True
     deadline_s = world.config.etl.deadline_seconds
     until(world, FIRST_HOUR, deadline_s - 60)
-    old_line(world, OLDEST, "click", "view")
+    send_old(world, OLDEST, "click", "view")
     settle(world)
     world.clock.advance(70)
     settle(world)
@@ -121,7 +113,7 @@ def test_an_old_hour_that_was_noticed_late_says_what_it_waits_for(world: World) 
 
 
 def test_hour_zero_is_back_filled_and_verified(world: World) -> None:
-    old_line(world, Hour(0))
+    send_old(world, Hour(0))
     settle_old(world)
     assert "click/date=1970-01-01/hour=00/_SUCCESS" in world.storage.content("click")
     assert verify_bucket(world.storage, "click", Hour(0)).findings == ()
@@ -195,7 +187,7 @@ def test_a_rebuild_during_the_back_fill_of_a_later_type_needs_no_older_promises(
     now = Hour.containing(world.clock.now_ms())
     put_rules(world.config, [numbered("view")], SOURCES, now, SCHEMA_IDS)
     begin(world)  # as a driver does when types are added
-    old_line(world, OLDEST, "view")
+    send_old(world, OLDEST, "view")
     step(world)
     world.clock.advance(12)
     step(world)

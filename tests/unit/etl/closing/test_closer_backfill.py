@@ -16,9 +16,10 @@ from tests.support.closing import (
     manifests,
     override,
     poll,
-    send,
     send_again,
+    send_old,
     settle,
+    settle_old,
     until,
     wait_of,
 )
@@ -40,17 +41,6 @@ from hourmark_etl.operators.rollback import obstacles
 from hourmark_etl.recovery.check import check_chains, check_groups, check_markers
 
 OLDEST, THIRD = OLD_HOURS[0], OLD_HOURS[3]
-
-
-def old_line(world: World, at: Hour, *types: str) -> None:
-    send(world, types or ("click",), at.start_s * 1000 + 1000)
-
-
-def settle_old(world: World) -> None:
-    """The closer notices the old hours, and then every source catches up with that moment."""
-    settle(world)
-    world.clock.advance(12)
-    settle(world)
 
 
 def promise_alone(world: World, at: Hour) -> Event:
@@ -91,7 +81,7 @@ def test_old_lines_are_closed_in_their_own_hours_while_the_first_hour_is_open(
     world: World,
 ) -> None:
     for at in (THIRD, OLDEST, OLDEST):
-        old_line(world, at)
+        send_old(world, at)
     settle_old(world)
     assert [(m.hour, m.events, m.late) for m in manifests(world)] == [
         (str(OLDEST), 2, {}),
@@ -111,21 +101,21 @@ def test_old_lines_are_closed_in_their_own_hours_while_the_first_hour_is_open(
 def test_an_old_hour_waits_for_a_source_that_is_delivering(world: World) -> None:
     world.producers.report(0)
     world.clock.advance(5)
-    old_line(world, OLDEST)
+    send_old(world, OLDEST)
     poll(world)
     assert frontier(world).hour == OLDEST and wait_of(world).phase == "reports"
     assert "before the back-fill began" in wait_of(world).what[0]
-    old_line(world, THIRD)
+    send_old(world, THIRD)
     settle(world)
     assert [m.hour for m in manifests(world)] == [str(OLDEST), str(THIRD)]
 
 
 def begin_cut_of(world: World, at: Hour) -> None:
     """A cut whose promises are fixed, and that waits for an event on its way to the mirror."""
-    old_line(world, at)
+    send_old(world, at)
     settle(world)
     world.clock.advance(12)
-    old_line(world, at)
+    send_old(world, at)
     world.producers.report(0)
     arrive(world, *CONTROL)
     world.closer.step()
@@ -134,7 +124,7 @@ def begin_cut_of(world: World, at: Hour) -> None:
 
 def test_an_older_hour_that_comes_during_a_cut_waits_for_sources_of_its_own(world: World) -> None:
     begin_cut_of(world, THIRD)
-    old_line(world, OLDEST)
+    send_old(world, OLDEST)
     poll(world)
     assert manifests(world) == [] and frontier(world).hour == OLDEST
     settle_old(world)
@@ -156,7 +146,7 @@ def test_an_hour_that_is_promised_past_the_cut_gets_no_empty_bucket(world: World
 
 def test_hundreds_of_hours_are_written_as_one_round(world: World) -> None:
     for n in range(300):
-        old_line(world, Hour(OLDEST.start_s + 7200 * n))
+        send_old(world, Hour(OLDEST.start_s + 7200 * n))
     settle_old(world)
     closed = closed_in_ledger(world)
     assert len(closed) == 300 and {m.grade.value for m in closed} == {"proved"}
@@ -172,9 +162,9 @@ def closed_in_ledger(world: World) -> list[Manifest]:
 
 
 def test_what_is_older_than_a_closed_hour_is_late(world: World) -> None:
-    old_line(world, THIRD)
+    send_old(world, THIRD)
     settle_old(world)
-    old_line(world, OLDEST)
+    send_old(world, OLDEST)
     settle_old(world)
     assert frontier(world).hour == FIRST_HOUR, "it never moves back"
     settle(world, FIRST_HOUR)
@@ -184,10 +174,10 @@ def test_what_is_older_than_a_closed_hour_is_late(world: World) -> None:
 
 
 def test_an_hour_between_closed_ones_and_the_first_is_still_filled(world: World) -> None:
-    old_line(world, OLDEST)
+    send_old(world, OLDEST)
     settle_old(world)
     before = frontier(world).hour
-    old_line(world, THIRD)
+    send_old(world, THIRD)
     settle_old(world)
     assert (before, frontier(world).hour) == (FIRST_HOUR, FIRST_HOUR)
     settle(world, FIRST_HOUR)
@@ -200,7 +190,7 @@ def test_an_hour_between_closed_ones_and_the_first_is_still_filled(world: World)
 def test_an_event_of_a_back_filled_hour_that_comes_again_is_dropped(
     world: World, later_ms: int
 ) -> None:
-    old_line(world, OLDEST, "click", "view")
+    send_old(world, OLDEST, "click", "view")
     sent = world.producers.ranges[-1]
     settle_old(world)
     send_again(world, sent, recorded=True)
@@ -216,7 +206,7 @@ def test_an_event_of_a_back_filled_hour_that_comes_again_is_dropped(
 
 
 def test_a_promise_without_its_events_keeps_an_old_hour_open(world: World) -> None:
-    old_line(world, THIRD)
+    send_old(world, THIRD)
     event = promise_alone(world, OLDEST)
     settle_old(world)
     assert frontier(world).hour == OLDEST and wait_of(world).phase == "proof"
@@ -228,7 +218,7 @@ def test_a_promise_without_its_events_keeps_an_old_hour_open(world: World) -> No
 
 def test_a_rebuilt_ledger_goes_on_where_the_back_fill_was(world: World) -> None:
     for at in (OLDEST, THIRD):
-        old_line(world, at)
+        send_old(world, at)
     settle_old(world)
     before = frontier(world)
     assert findings(world) == []
@@ -248,18 +238,18 @@ def test_a_copy_from_before_a_back_fill_is_refused(
     world: World, closed_before: tuple[Hour, ...]
 ) -> None:
     for at in closed_before:
-        old_line(world, at)
+        send_old(world, at)
     if closed_before:
         settle_old(world)
     world.ledgers.back_up(0)
-    old_line(world, THIRD) if not closed_before else until(world, FIRST_HOUR)
+    send_old(world, THIRD) if not closed_before else until(world, FIRST_HOUR)
     settle_old(world)
     world.ledgers.restore(0)
     assert world.seen["older copy refused"] == 1
 
 
 def test_an_operator_forces_an_old_hour_whose_promise_is_not_kept(world: World) -> None:
-    old_line(world, THIRD)
+    send_old(world, THIRD)
     promise_alone(world, OLDEST)
     settle_old(world)
     override(world)
@@ -275,7 +265,7 @@ def test_readers_learn_that_a_skipped_hour_is_complete(world: World, tmp_path: P
     skipped, older = OLDEST.next(), OLDEST.previous()
     assert asked(world, skipped).state == "later", "it may be back-filled"
     for at in (OLDEST, THIRD):
-        old_line(world, at)
+        send_old(world, at)
     settle_old(world)
     answer = asked(world, skipped)
     assert (answer.state, answer.grade) == ("skipped", "proved")
@@ -303,6 +293,6 @@ def test_the_version_before_refuses_a_ledger_with_a_back_fill(world: World) -> N
         return [str(o) for o in obstacles(world.config, VERSIONS["0.3.0"])]
 
     assert not any("back-filled" in text for text in said())
-    old_line(world, OLDEST)
+    send_old(world, OLDEST)
     settle_old(world)
     assert any("hours before the first one of click are back-filled" in text for text in said())
