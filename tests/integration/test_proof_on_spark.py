@@ -21,6 +21,7 @@ from hourmark_etl.closing.runner import SparkRunner
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.storage import open_storage
+from hourmark_infra.checks.class_archive import SUBMIT_ARGUMENTS, archive_file
 
 # pyspark leaves the sockets by which results came to the garbage collector.
 pytestmark = pytest.mark.filterwarnings(
@@ -40,6 +41,16 @@ def spark() -> Iterator[SparkSession]:
     session = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
     yield session
     session.stop()
+
+
+@pytest.mark.slow
+def test_drivers_of_tests_use_the_class_archive(spark: SparkSession) -> None:
+    archive = archive_file()
+    if archive is None or str(archive) not in os.environ.get(SUBMIT_ARGUMENTS, ""):
+        pytest.skip("only `hourmark test` names an archive")
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    assert str(archive) in Path(f"/proc/{gateway.proc.pid}/maps").read_text()
 
 
 @pytest.mark.slow

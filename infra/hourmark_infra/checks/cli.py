@@ -1,10 +1,10 @@
 """`hourmark test`: runs each check in a child process and prints one line for each.
 
-The whole suite consists of four pytest sessions. Tests on servers run in parallel with two sessions
-without servers: first the slow tests, then the quick ones. Running three sessions in parallel did
-not reduce the total time, and tests with real timers failed because two cores were not enough.
-Tests with time limits run last and alone. Tests spend most of their time waiting, so each of the
-first three sessions has several worker processes (pytest-xdist).
+The whole suite consists of three pytest sessions. Tests on servers run in parallel with all other
+tests. Tests with time limits run last and alone. Tests spend most of their time waiting, so the
+first two sessions have several worker processes (pytest-xdist). Each worker process collects all
+tests of its session, which takes half a minute of CPU time for the whole suite. Therefore sessions
+are few, and those that need only a few folders collect only these.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ from hourmark_infra.java.find import export_java_home
 SERVER_MARKS = "(stack or chaos) and not long and not alone"
 WITHOUT_SERVERS = "not stack and not chaos and not long and not alone"
 QUICK_MARKS = f"{WITHOUT_SERVERS} and not slow"
-SLOW_MARKS = f"{WITHOUT_SERVERS} and slow"
 ALONE_MARKS = "alone and not long"
+# The folders of all tests with these marks, except for tests that are also marked `long`.
+SERVER_FOLDERS = ("tests/faults", "tests/integration")
+ALONE_FOLDERS = ("tests/faults", "tests/unit/delivery_service/limits")
 # Most of these tests wait for timers and processes. More workers do not help on two cores, because
 # each of them collects all tests.
 QUICK_WORKERS = ("--numprocesses", "7", "--dist", "worksteal")
-# Fewer than in the quick tier, because the tests on servers run at the same time.
-OTHER_WORKERS = ("--numprocesses", "3", "--dist", "worksteal")
 # A profile of tests/conftest.py: a quarter of the examples that Hypothesis draws otherwise.
 QUICK_EXAMPLES = ("--hypothesis-profile", "quick")
 # One worker runs all tests of a file, which share what the first of them starts or builds. Files
 # keep their order, because those with few tests, such as tests/faults, take the longest.
 BY_FILE = ("--dist", "loadfile", "--no-loadscope-reorder")
-SLOW_WORKERS = ("--numprocesses", "3", *BY_FILE)
+# Fewer than in the quick tier, because the tests on servers run at the same time.
+OTHER_WORKERS = ("--numprocesses", "3", *BY_FILE)
 # Each worker starts a stack, which needs about 4 GiB of memory.
 SERVER_WORKERS = ("--numprocesses", "2", *BY_FILE)
 # Servers start and answer more slowly while both lanes use all cores, so a test may exceed a time
@@ -64,6 +65,11 @@ def style() -> tuple[Check, ...]:
         Check("import rules", (sys.executable, str(tools / "lint-imports"))),
         Check("mypy", (sys.executable, "-m", "mypy")),
     )
+
+
+def class_archive() -> Check:
+    """Return a check that writes the class-data archive for Spark, unless it exists."""
+    return Check("class archive", (sys.executable, "-m", "hourmark_infra.checks.class_archive"))
 
 
 def tests(
@@ -121,26 +127,26 @@ def whole_suite(arguments: Sequence[str]) -> Plan:
     return Plan(
         (
             (
+                class_archive(),
                 tests(
                     "tests on servers",
                     SERVER_MARKS,
-                    (*SERVER_WORKERS, *arguments),
+                    (*SERVER_WORKERS, *SERVER_FOLDERS, *arguments),
                     # With options such as --maxfail, not all tests have run.
                     repeats_max=0 if arguments else SERVER_REPEATS_MAX,
                 ),
             ),
             (
                 *style(),
-                tests("slow tests", SLOW_MARKS, (*SLOW_WORKERS, *arguments), Output.AT_ITS_END),
                 tests(
                     "tests without servers",
-                    QUICK_MARKS,
+                    WITHOUT_SERVERS,
                     (*OTHER_WORKERS, *arguments),
                     Output.AT_ITS_END,
                 ),
             ),
         ),
-        (tests("tests alone", ALONE_MARKS, arguments),),
+        (tests("tests alone", ALONE_MARKS, (*ALONE_FOLDERS, *arguments)),),
     )
 
 
@@ -240,7 +246,13 @@ def plan(
         return Plan((style(), (chosen_tests,)))
     if long_tier and all(argument.startswith("--") for argument in arguments):
         return Plan(
-            ((*style(), tests("pytest", LONG_MARKS, (*SERVER_WORKERS, *arguments))),),
+            (
+                (
+                    *style(),
+                    class_archive(),
+                    tests("pytest", LONG_MARKS, (*SERVER_WORKERS, *arguments)),
+                ),
+            ),
         )
     marks = LONG_MARKS if long_tier else DEFAULT_MARKS
     return Plan(((*style(), tests("pytest", marks, arguments)),))

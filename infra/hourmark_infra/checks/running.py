@@ -30,6 +30,7 @@ from typing import Final, NamedTuple
 import click
 
 from hourmark.clock import SystemClock
+from hourmark_infra.checks.class_archive import submit_arguments
 from hourmark_infra.checks.reports import describe_failed_tests, failed_node_ids
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
@@ -191,10 +192,10 @@ class _SignalForwarder:
 def environment() -> dict[str, str]:
     """Return the environment variables for checks.
 
-    The result is a copy of this process's environment with two changes, which make commands start
-    twice as fast. `PYTHONPYCACHEPREFIX` is set if it is not set yet, so that all checks share
-    compiled modules in the virtual environment. `PYTHONDONTWRITEBYTECODE`, which would disable this
-    cache, is removed.
+    The result is a copy of this process's environment with changes that make programs start twice
+    as fast. `PYTHONPYCACHEPREFIX` is set if it is not set yet, so that all checks share compiled
+    modules in the virtual environment. `PYTHONDONTWRITEBYTECODE`, which would disable this cache,
+    is removed. `PYSPARK_SUBMIT_ARGS` names the class-data archive if there is one.
 
     Returns:
         Names and values of the variables.
@@ -202,7 +203,8 @@ def environment() -> dict[str, str]:
     inherited = {
         name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
     }
-    return {"PYTHONPYCACHEPREFIX": str(Path(sys.prefix) / "bytecode"), **inherited}
+    bytecode = {"PYTHONPYCACHEPREFIX": str(Path(sys.prefix) / "bytecode")}
+    return bytecode | submit_arguments() | inherited
 
 
 def _failed(lane: Sequence[Check], root: Path, forwarder: _SignalForwarder) -> list[_Failure]:

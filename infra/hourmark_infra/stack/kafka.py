@@ -115,6 +115,9 @@ _SMALL = {
     "num.network.threads": "2",
     "num.io.threads": "4",
     "background.threads": "2",
+    # While nothing happens, the active controller appends a record twice a second by default, which
+    # all brokers of the cluster copy.
+    "metadata.max.idle.interval.ms": "5000",
     # The default of 128 MiB is a third of a broker's heap in this stack.
     "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
 }

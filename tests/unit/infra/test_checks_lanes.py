@@ -4,13 +4,20 @@ session.
 
 from __future__ import annotations
 
+import re
 import sys
 from itertools import product
 from pathlib import Path
 
 import pytest
 
-from hourmark_infra.checks.cli import ACCEPTANCE_MARKS, CONTAINER_MARKS, plan
+from hourmark_infra.checks.cli import (
+    ACCEPTANCE_MARKS,
+    ALONE_FOLDERS,
+    CONTAINER_MARKS,
+    SERVER_FOLDERS,
+    plan,
+)
 from hourmark_infra.checks.reports import describe_failed_tests
 from hourmark_infra.checks.running import Check, Output, run_checks
 
@@ -39,6 +46,25 @@ def test_each_test_is_in_one_session(
     marks = {"stack": stack, "chaos": chaos, "long": long, "alone": alone, "slow": slow}
     chosen = [check for check in pytests("--durations=9") if eval(marks_of(check), {}, marks)]
     assert len(chosen) == (0 if long else 1)
+
+
+@pytest.mark.parametrize(
+    ("marks", "folders"), [("stack|chaos", SERVER_FOLDERS), ("alone", ALONE_FOLDERS)]
+)
+def test_marked_tests_are_in_the_folders_of_their_session(
+    marks: str, folders: tuple[str, ...]
+) -> None:
+    root = Path(__file__).parents[3]
+    marked = [
+        path.relative_to(root)
+        for path in root.glob("tests/**/test_*.py")
+        if re.search(rf"pytest\.mark\.({marks})\b", text := path.read_text())
+        and not re.search(r"pytestmark = \[[^]]*pytest\.mark\.long", text)
+    ]
+    assert marked
+    assert not [
+        path for path in marked if not any(path.is_relative_to(folder) for folder in folders)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -215,5 +241,5 @@ def test_a_session_that_was_cut_short_is_not_repeated(
 
 def test_only_the_suite_without_options_is_repeated() -> None:
     # With options such as --maxfail, not all tests have run.
-    assert [check.repeats_max for check in pytests()] == [3, 0, 0, 0]
-    assert [check.repeats_max for check in pytests("--maxfail=1")] == [0, 0, 0, 0]
+    assert [check.repeats_max for check in pytests()] == [3, 0, 0]
+    assert [check.repeats_max for check in pytests("--maxfail=1")] == [0, 0, 0]

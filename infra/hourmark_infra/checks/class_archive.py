@@ -1,0 +1,102 @@
+"""A class-data archive for the Spark drivers of the tests, which halves the CPU time of their start.
+
+The tests start Spark often, and each start loads and verifies the same classes. Java maps them from
+an archive instead if `-XX:SharedArchiveFile` names one that was written by the same Java with the
+same class path. Otherwise, Java ignores the archive.
+
+The other servers start less often, and most of their start is work of their own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from hourmark_infra.java.find import find_java
+
+# Arguments of spark-submit, which pyspark passes to it when it starts a driver.
+SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+
+
+def archive_file() -> Path | None:
+    """Return the path of the archive for the current Java and pyspark, whether or not it exists.
+
+    The archive is kept in the virtual environment.
+
+    Returns:
+        The path; None if there is no Java, or if it does not describe itself in a file `release`.
+    """
+    java = find_java(os.environ)
+    if java is None or not (release := java.resolve().parents[1] / "release").is_file():
+        return None
+    parts = (release.read_bytes(), os.fsencode(_spark_folder()))
+    digest = hashlib.sha256(b"\0".join(parts)).hexdigest()[:12]
+    return Path(sys.prefix) / f"spark-classes-{digest}.jsa"
+
+
+def submit_arguments() -> dict[str, str]:
+    """Return the environment variable that makes Spark drivers use the archive.
+
+    Returns:
+        The name and value of the variable; empty if there is no archive, or if the variable is set
+        already.
+    """
+    file = archive_file()
+    if file is None or not file.is_file() or SUBMIT_ARGUMENTS in os.environ:
+        return {}
+    option = f"spark.driver.defaultJavaOptions=-XX:SharedArchiveFile={file}"
+    return {SUBMIT_ARGUMENTS: f"--conf '{option}' pyspark-shell"}
+
+
+def main() -> None:
+    """Write the archive, unless it exists: start a Spark driver, run a query, and stop it."""
+    file = archive_file()
+    if file is None or file.exists():
+        return
+    unfinished = file.with_suffix(f".{os.getpid()}")
+    try:
+        _run_driver(f"-XX:ArchiveClassesAtExit={unfinished}")
+        unfinished.rename(file)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _spark_folder() -> str:
+    spec = find_spec("pyspark")
+    return str(spec and spec.origin)
+
+
+def _run_driver(java_option: str) -> None:
+    # Java writes the archive when it exits, so this function waits for the exit.
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    session = (
+        SparkSession.builder.master("local[1]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config(
+            "spark.driver.extraJavaOptions",
+            f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 {java_option}",
+        )
+        .getOrCreate()
+    )
+    session.range(10).mapInArrow(lambda batches: batches, "id long").selectExpr("sum(id)").collect()
+    session.stop()
+    gateway = SparkContext._gateway
+    assert gateway is not None
+    gateway.shutdown()
+    process = gateway.proc
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.close()
+    process.wait()
+
+
+if __name__ == "__main__":
+    main()
