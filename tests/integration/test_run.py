@@ -94,16 +94,27 @@ def test_a_log_file_is_in_closed_buckets_what_is_new_is_added_and_another_file_j
     joined = dt.datetime.now(dt.UTC) - dt.timedelta(minutes=7)
     started = f"{joined:%Y-%m-%d %H:%M}:07"
     other.write_text(f"{started} [main] started\n\tat a.b(C.java:7)\n{started} [main] ended\n")
-    with a_canary(folder, second["config"]):
-        third = json.loads(hourmark(folder, "run", "--once", str(other), "--yes", "--json"))
-        came = events(third)
-        assert came.pop("other") == 2, "it joins what is there"
-        its_own = [row["hour"] for row in third["buckets"] if row["type"] == "other"]
-        assert its_own == [f"{joined:%Y-%m-%dT%H:%M}"], (
-            "earlier than all before, and still in the hour of its own"
-        )
-        its_canary_comes_to_a_closed_bucket(folder, third, came)
-    the_doctor_names_what_is_wrong(folder, third["config"])
+    third = json.loads(hourmark(folder, "run", "--once", str(other), "--yes", "--json"))
+    assert events(third) == {"other": 2}, "it joins what is there"
+    assert [row["hour"] for row in third["buckets"]] == [f"{joined:%Y-%m-%dT%H:%M}"], (
+        "earlier than all before, and still in the hour of its own"
+    )
+    assert findings(folder, third["config"], code=0) == {}
+
+
+@pytest.mark.long
+def test_a_canary_joins_and_the_doctor_names_what_is_wrong(folder: Path) -> None:
+    log = folder / "app.log"
+    log.write_text(f"{dt.datetime.now(dt.UTC):%Y-%m-%d %H:%M:%S} INFO the first\n")
+    first = json.loads(hourmark(folder, "run", "--once", str(log), "--yes", "--json"))
+    with a_canary(folder, first["config"]):
+        with log.open("a") as file:
+            file.write(f"{dt.datetime.now(dt.UTC):%Y-%m-%d %H:%M:%S} INFO another\n")
+        second = json.loads(hourmark(folder, "run", "--once", "--json"))
+        came = events(second)
+        assert came.pop("app") == 1
+        its_canary_comes_to_a_closed_bucket(folder, second, came)
+    the_doctor_names_what_is_wrong(folder, second["config"])
 
 
 def test_lines_of_2005_are_in_proved_buckets_of_their_own_hours(folder: Path) -> None:
