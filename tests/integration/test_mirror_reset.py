@@ -87,5 +87,9 @@ def test_a_topic_made_again_is_copied_from_its_beginning_once_the_old_position_i
     wait_for(
         lambda: not sites.verify(ANEW, timeout_s=5, accept=True).behind, "the new one is copied", 60
     )
+    (compared,) = (c for c in sites.verified(ANEW).compared if c.partition.partition == 0)
+    assert (compared.comparison.matched, compared.comparison.older) == (5, 30), (
+        "records of the deleted topic are no fault once it is accepted that it was deleted"
+    )
     copied = read_topic(sites.central, sites.remote(ANEW), cluster_name="central")
     assert sorted(copied) == sorted([*numbered(30), *numbered(40)[35:]])

@@ -78,7 +78,7 @@ class RecordComparison:
         expired: Number of edge records that are missing on the target because its retention has
             deleted them.
         older: Number of target records that are missing at the edge because its retention has
-            deleted them.
+            deleted them, or because the topic was deleted and recreated.
         faults: Number of faulty records of each kind.
         spans: First 100 groups of adjacent records with the same kind of fault.
     """
@@ -166,7 +166,7 @@ def compare_records(
     central: Iterator[RecordDigest],
     cut: int,
     *,
-    edge_was_trimmed: bool = False,
+    allow_older: bool = False,
     target_was_trimmed: bool = False,
     expired_before_ms: int = 0,
     window: int = WINDOW,
@@ -180,8 +180,8 @@ def compare_records(
         edge: Edge records in offset order.
         central: Target records in offset order.
         cut: Edge offset (exclusive) up to which records must have been copied.
-        edge_was_trimmed: Whether the edge's log start is above 0. The target may then begin with
-            older records.
+        allow_older: Whether the target may begin with records that the edge no longer has: because
+            the edge's log start is above 0, or because the topic was deleted and recreated.
         target_was_trimmed: Whether the target's log start is above 0. The first records may then be
             missing.
         expired_before_ms: Unix milliseconds. Missing first records count as expired if their
@@ -194,7 +194,7 @@ def compare_records(
     result = RecordComparison()
     source, target = _LookaheadReader(edge, window), _LookaheadReader(central, window)
     recent: collections.OrderedDict[bytes, int] = collections.OrderedDict()
-    if edge_was_trimmed:
+    if allow_older:
         result.older = _skip_older(source, target, cut, begins_later=target_was_trimmed)
     at_beginning = target_was_trimmed and not result.older
     while True:

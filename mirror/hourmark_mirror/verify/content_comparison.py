@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from hourmark.clock import Clock
@@ -52,6 +52,7 @@ class ContentComparer:
         clock: Clock,
         max_message_bytes: int,
         remotes: Mapping[Partition, Partition],
+        recreated: Collection[str] = (),
     ) -> None:
         """Create a comparer for a fixed set of topic-partitions.
 
@@ -60,11 +61,14 @@ class ContentComparer:
             clock: Source of time and sleep.
             max_message_bytes: Maximum size of a record in bytes.
             remotes: Maps each edge topic-partition to compare to its remote topic-partition.
+            recreated: Edge topics that were deleted and recreated. The target may have records of
+                the deleted topic before those of the new one.
         """
         self._sites = sites
         self._clock = clock
         self._max_bytes = max_message_bytes
         self._remotes = remotes
+        self._recreated = recreated
 
     def compare(
         self, cut: Mapping[Partition, int], positions: Mapping[Partition, int]
@@ -151,7 +155,7 @@ class ContentComparer:
                     read_digests(source, p, edge_start, ends[p]),
                     read_digests(target, remote, central_start, remote_ends[remote]),
                     min(cut[p], positions.get(p, 0)),
-                    edge_was_trimmed=edge_start > 0,
+                    allow_older=edge_start > 0 or p.topic in self._recreated,
                     target_was_trimmed=central_start > 0,
                     expired_before_ms=_expired_before_ms(now_ms, kept_ms),
                 )

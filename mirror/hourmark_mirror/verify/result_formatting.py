@@ -75,8 +75,10 @@ def _summary(result: VerificationResult) -> str:
     count, left_out = len(result.compared), result.left_out
     matched = sum(compared.comparison.matched for compared in result.compared)
     expired = sum(compared.comparison.expired for compared in result.compared)
+    older = sum(compared.comparison.older for compared in result.compared)
     partitions = f"{count} of {count + left_out}" if left_out else f"{count}"
     deleted = f", {expired} deleted by the target's retention" if expired else ""
+    deleted += f", {older} older ones only on the target" if older else ""
     equal = (
         f"the compared records are equal on both sides{', except for those' if expired else ''}"
         if left_out

@@ -147,6 +147,10 @@ class Verification:
             Alarm(AlarmName.TOPIC_RECREATED, topic, self._recreated_text(topic), topic)
             for topic in recreated
         ]
+        if self._accept:
+            self._checks.recreated |= {
+                t: self._topics[t].topic_id for t in recreated if t in self._topics
+            }
         trusted = [p for p in partitions if self._accept or p.topic not in recreated]
         behind, positions = self._wait({p: cut[p] for p in trusted}, timeout_s)
         starts = self._edge.starts(
@@ -157,9 +161,9 @@ class Verification:
         found += self._stale(trusted, positions)
         remotes = self._sites.existing_remotes(sorted(trusted))
         chosen = remotes if sample is None else _sampled(remotes, sample, seed)
-        compared = ContentComparer(self._sites, self._clock, self._max_bytes, chosen).compare(
-            cut, positions
-        )
+        compared = ContentComparer(
+            self._sites, self._clock, self._max_bytes, chosen, self._accepted_as_recreated()
+        ).compare(cut, positions)
         found += [alarm for one in compared for alarm in _faults(one)]
         found += self._recreated_meanwhile()
         alarms = [
@@ -175,6 +179,11 @@ class Verification:
         return {
             name: topic_id for name, topic_id in self._checks.ids.items() if self._selected(name)
         }
+
+    def _accepted_as_recreated(self) -> list[str]:
+        # Topics that have been recreated again since an operator accepted it are not included.
+        accepted = self._checks.recreated
+        return [name for name, t in self._topics.items() if accepted.get(name) == t.topic_id]
 
     def _recreated_text(self, topic: str) -> str:
         what = "was deleted and recreated" if topic in self._topics else "was deleted"

@@ -47,6 +47,7 @@ class _StoredChecks:
     topics: dict[str, TopicCheckpoint]
     alarms: list[Alarm] = dataclasses.field(default_factory=list)
     accepted: list[str] = dataclasses.field(default_factory=list)
+    recreated: dict[str, str] = dataclasses.field(default_factory=dict)
     format: Literal[1] = 1
 
 
@@ -62,6 +63,9 @@ class VerificationState:
         alarms: Alarms that no operator has accepted.
         accepted: Topics and partitions that may exist only on the central cluster, because an
             operator has accepted this.
+        recreated: Maps the names of edge topics to their topic ids, for topics that were deleted
+            and recreated, if an operator has accepted this. The central cluster may still have
+            records of the deleted topic.
     """
 
     def __init__(self, work_dir: Path, edge_cluster_id: str) -> None:
@@ -80,11 +84,8 @@ class VerificationState:
 
     def _take(self, content: _StoredChecks) -> None:
         self._known = content
-        self.topics, self.alarms, self.accepted = (
-            dict(content.topics),
-            [*content.alarms],
-            {*content.accepted},
-        )
+        self.topics, self.alarms = dict(content.topics), [*content.alarms]
+        self.accepted, self.recreated = {*content.accepted}, dict(content.recreated)
 
     def _read(self) -> _StoredChecks:
         try:
@@ -176,7 +177,9 @@ class VerificationState:
                 then verify again.
             Unavailable: Another process holds the lock of the file longer than the timeout.
         """
-        mine = _StoredChecks(self._cluster_id, self.topics, self.alarms, [*self.accepted])
+        mine = _StoredChecks(
+            self._cluster_id, self.topics, self.alarms, [*self.accepted], self.recreated
+        )
         with exclusive_lock(self._path):
             merged = _merged(self._known, mine, self._read())
             try:
@@ -205,6 +208,7 @@ def _merged(known: _StoredChecks, mine: _StoredChecks, theirs: _StoredChecks) ->
         {name: check for name, check in checks.items() if check is not None},
         [alarm for what, alarm in alarms.items() if what not in gone],
         sorted({*mine.accepted, *theirs.accepted}),
+        {**theirs.recreated, **mine.recreated},
     )
 
 

@@ -87,7 +87,7 @@ def test_duplicates_of_the_edge_are_no_finding_and_one_of_them_lost_is() -> None
 
 def test_what_retention_deleted_on_either_side_is_no_finding() -> None:
     trimmed = records(EDGE)[2:]
-    result = compare_records(iter(trimmed), iter(records(EDGE)), 4, edge_was_trimmed=True)
+    result = compare_records(iter(trimmed), iter(records(EDGE)), 4, allow_older=True)
     assert (names(result), result.older, result.matched) == ([], 2, 2)
     result = compare_records(
         iter(records(EDGE)),
@@ -161,7 +161,7 @@ def test_a_target_that_has_what_the_edge_deleted_has_deleted_nothing_after_it() 
         iter(edge),
         iter(central),
         12,
-        edge_was_trimmed=True,
+        allow_older=True,
         target_was_trimmed=True,
         expired_before_ms=10**6,
     )
@@ -171,7 +171,7 @@ def test_a_target_that_has_what_the_edge_deleted_has_deleted_nothing_after_it() 
 def test_a_record_that_the_edge_deleted_once_and_has_again_is_no_beginning() -> None:
     contents = ["a=1", "b=2", "c=3", "d=4", "a=1", "e=5"]
     edge = [r for r in records(contents) if r.offset >= 3]
-    result = compare_records(iter(edge), iter(records(contents)), 6, edge_was_trimmed=True)
+    result = compare_records(iter(edge), iter(records(contents)), 6, allow_older=True)
     assert (names(result), result.older, result.matched) == ([], 3, 3)
 
 
@@ -189,7 +189,7 @@ def test_a_right_target_of_an_edge_that_was_trimmed_is_right_whatever_repeats(
     side = records(contents)
     run = contents[start:]
     twice = any(contents[at : at + len(run)] == run for at in range(start))
-    result = compare_records(iter(side[start:]), iter(side), len(side), edge_was_trimmed=True)
+    result = compare_records(iter(side[start:]), iter(side), len(side), allow_older=True)
     assert twice or not result.faults
 
 
@@ -210,7 +210,7 @@ def test_right_sides_are_right_wherever_either_begins(
         iter(contents[edge:]),
         iter(contents[target:]),
         350,
-        edge_was_trimmed=edge > 0,
+        allow_older=edge > 0,
         target_was_trimmed=target > 0,
         expired_before_ms=10**6,
         window=window,

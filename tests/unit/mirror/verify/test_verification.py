@@ -240,6 +240,37 @@ def test_a_topic_made_anew_of_which_nobody_was_told_is_told_by_the_check_that_ac
     assert world.check().ok
 
 
+def test_records_of_a_deleted_topic_are_older_ones_once_it_is_accepted(world: World) -> None:
+    world.equal(100)
+    world.edge.ids["events.a"] = "new"
+    world.edge.put(P, range(20), of="n")
+    old, new = world.central.records[Q], [(100 + n, f"n{n}") for n in range(20)]
+    world.central.records[Q] = old + new
+    world.positions = {P: 20}
+    assert not world.check().ok
+    world.check(accept=True)
+    for _ in range(2):
+        verdict = world.check()
+        assert verdict.ok, format_result(verdict)
+        comparison = verdict.compared[0].comparison
+        assert (comparison.matched, comparison.older) == (20, 100)
+    assert "100 older ones only on the target" in format_result(verdict)[-1]
+    world.central.records[Q] = [*old, *new[:10], (110, "x"), *((n + 1, r) for n, r in new[10:])]
+    assert world.check().compared[0].comparison.faults == {"foreign": 1}, "not an older one"
+
+
+def test_another_recreation_is_not_accepted_with_the_first(world: World) -> None:
+    world.equal(100)
+    world.edge.ids["events.a"] = "new"
+    world.edge.put(P, range(1), of="n")
+    world.central.records[Q] += [(100, "n0")]
+    world.positions = {P: 1}
+    world.check(accept=True)
+    assert world.check().ok
+    world.edge.ids["events.a"] = "newest"
+    assert any("was deleted and recreated" in alarm for alarm in world.alarms())
+
+
 def test_what_only_the_target_has_is_told_by_the_check_that_accepts_where_nobody_was_told(
     world: World,
 ) -> None:
