@@ -25,7 +25,8 @@ class FixedHours:
     """The boundaries of an event type's closed buckets and of its fixed buckets.
 
     The content of a bucket is fixed before the bucket is written and closed, so `fixed_to_s` is
-    never before `closed_to_s`.
+    never before `closed_to_s`. Both are 0 while every hour can still have a bucket, as nothing of
+    the type is fixed: events of old hours are then back-filled.
 
     Attributes:
         closed_to_s: Start of the first hour whose bucket is not closed, Unix seconds.
@@ -49,11 +50,15 @@ def read_fixed_hours(database: Database, bucket_seconds: int) -> dict[str, Fixed
         One entry per event type; empty if the ledger has no types.
     """
     table = tables.frontiers
-    query = select(table.c.type, table.c.hour, table.c.state, table.c.seal)
-    return {
-        row.type: _fixed(row.hour, HourState(row.state), row.seal, bucket_seconds)
-        for row in database.fetch(query)
-    }
+    columns = ("type", "first_hour", "hour", "state", "seal", "backfilled_hour")
+    found = {}
+    for row in database.fetch(select(*(table.c[name] for name in columns))):
+        state, has_closed = HourState(row.state), row.backfilled_hour is not None
+        if state is HourState.OPEN and row.hour <= row.first_hour and not has_closed:
+            found[row.type] = FixedHours(0, 0)
+        else:
+            found[row.type] = _fixed(row.hour, state, row.seal, bucket_seconds)
+    return found
 
 
 def _fixed(hour_s: int, state: HourState, seals: str | None, bucket_seconds: int) -> FixedHours:
