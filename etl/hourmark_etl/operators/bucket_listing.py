@@ -39,7 +39,7 @@ from hourmark_etl.ledger.bucket_rows import (
 )
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import frontiers, read_type_names
-from hourmark_etl.ledger.heartbeat import describe_missing_driver, last_heartbeat_ms
+from hourmark_etl.ledger.heartbeat import read_driver_signs
 from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
 from hourmark_etl.ledger.overrides import Blocker, blockers
 from hourmark_etl.model import Frontier, HourState
@@ -371,7 +371,7 @@ def _ledger_rows(
     found = frontiers(database, length_s, types)
     if selection.wants_open:
         waiting = blockers(database, length_s, types)
-        silent = describe_missing_driver(last_heartbeat_ms(database), now_ms)
+        silent = read_driver_signs(database).describe_missing(now_ms)
         for f in found:
             if f.state is HourState.DAMAGED or selection.includes_hour(f.hour):
                 yield open_bucket_row(f, waiting.get(f.event_type), silent, now_ms), False

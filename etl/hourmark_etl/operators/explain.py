@@ -19,7 +19,7 @@ from hourmark_etl.closing.cut.readiness import (
     describe_missing_service,
 )
 from hourmark_etl.humanize import format_count, format_duration, format_iso
-from hourmark_etl.ledger.heartbeat import describe_missing_driver
+from hourmark_etl.ledger.heartbeat import DriverSigns
 from hourmark_etl.ledger.overrides import Blocker, Override
 from hourmark_etl.model import ClosingPhase, Frontier, HourState, ReportedSource
 
@@ -123,8 +123,7 @@ class HourFacts:
             hour is not closed.
         following: Manifest of the first closed bucket after an hour before the type's first hour
             that has no bucket; None otherwise, and if there is no such bucket.
-        driver_heartbeat_ms: Time of the driver's last heartbeat, Unix milliseconds; None if there
-            is none.
+        driver: Signs of life of the last driver.
     """
 
     event_type: str
@@ -139,16 +138,17 @@ class HourFacts:
     set_aside: int = 0
     manifest: Manifest | None = None
     following: Manifest | None = None
-    driver_heartbeat_ms: int | None = None
+    driver: DriverSigns = DriverSigns()
 
     @property
     def missing_driver(self) -> str | None:
         """Return a readable message if no ETL driver (`hourmark etl run`) is running.
 
         Returns:
-            The message; None if the driver's last heartbeat is at most 20 seconds old.
+            The message; None if the driver's last heartbeat is at most 20 seconds old, and it was
+            not shut down.
         """
-        return describe_missing_driver(self.driver_heartbeat_ms, self.now_ms)
+        return self.driver.describe_missing(self.now_ms)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -421,20 +421,19 @@ def format_hours_before(f: Frontier, hour: Hour, noun: str) -> str:
 
 
 def _reasons(facts: HourFacts, f: Frontier) -> Iterator[Reason]:
-    if silent := facts.missing_driver:
-        since, do = "nothing is staged, and nothing closes", "start it: `hourmark etl run`"
-        if facts.driver_heartbeat_ms is not None:
-            since, do = (
-                "what follows is as old as that",
-                f"{do}; the log of the last one states why it stopped",
-            )
-        yield Reason(f"{silent}, and {since}", do, facts.driver_heartbeat_ms)
+    is_begun = facts.now_ms >= f.hour.end_ms or facts.driver.goodbye_ms is None
+    if (silent := facts.missing_driver) and is_begun:
+        yield _no_driver(silent, facts.driver)
     if facts.override is not None and facts.override.hour_s == f.hour.start_s:
         yield _ordered(facts.override, f)
     if facts.now_ms < f.hour.end_ms:
         yield Reason(
             f"the hour ends in {format_duration((f.hour.end_ms - facts.now_ms) / 1000)}",
-            "nothing: wait for its end",
+            "nothing: wait for its end"
+            if is_begun
+            else "nothing: the next `hourmark run --once` after its end closes it, or a driver that "
+            f"runs by then (`hourmark etl run`); the last one was stopped at "
+            f"{format_iso(facts.driver.goodbye_ms or 0)}",
         )
         return
     heard_ms = max((r.received_at_ms for r in facts.reporters), default=facts.now_ms)
@@ -468,6 +467,15 @@ def _reasons(facts: HourFacts, f: Frontier) -> Iterator[Reason]:
             "one was an acknowledged event, the promise of it is not kept",
             f"`hourmark etl set-aside ls {f.event_type}` names each with its reason",
         )
+
+
+def _no_driver(silent: str, driver: DriverSigns) -> Reason:
+    if driver.heartbeat_ms is None:
+        return Reason(f"{silent}, and nothing is staged, and nothing closes", driver.restart_step)
+    do = driver.restart_step
+    if driver.goodbye_ms is None:
+        do = f"{do}; the log of the last one states why it stopped"
+    return Reason(f"{silent}, and what follows is as old as that", do, driver.heartbeat_ms)
 
 
 def _nothing_known(f: Frontier) -> Reason:
@@ -534,8 +542,8 @@ def _behind(facts: HourFacts, f: Frontier, unread: str) -> Iterator[Reason]:
 def _source(r: ReportedSource, f: Frontier, facts: HourFacts, unread: str) -> Reason:
     silent = facts.missing_driver
     known_ms = (
-        facts.driver_heartbeat_ms
-        if silent and facts.driver_heartbeat_ms is not None
+        facts.driver.heartbeat_ms
+        if silent and facts.driver.heartbeat_ms is not None
         else facts.now_ms
     )
     age_s = max(0.0, (known_ms - r.heard_at_ms) / 1000)

@@ -14,7 +14,7 @@ from hourmark.records.manifest import Manifest
 from hourmark_etl.buckets.reader import read_manifest
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import frontiers, read_type_names
-from hourmark_etl.ledger.heartbeat import last_heartbeat_ms
+from hourmark_etl.ledger.heartbeat import read_driver_signs
 from hourmark_etl.ledger.hosts.reporters import reporters
 from hourmark_etl.ledger.maintenance.overview import (
     read_closed_manifest,
@@ -101,7 +101,7 @@ def read_hour_facts(
         set_aside=count_unreviewed_records(database, event_type),
         manifest=manifest,
         following=following,
-        driver_heartbeat_ms=last_heartbeat_ms(database),
+        driver=read_driver_signs(database),
     )
 
 

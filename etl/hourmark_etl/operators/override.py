@@ -17,7 +17,7 @@ from hourmark.errors import UsageError
 from hourmark.printing import json_option, print_json
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import frontiers
-from hourmark_etl.ledger.heartbeat import describe_missing_driver, last_heartbeat_ms
+from hourmark_etl.ledger.heartbeat import read_driver_signs
 from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
 from hourmark_etl.ledger.overrides import (
     blockers,
@@ -99,7 +99,7 @@ def force(
         else:
             _confirm_all(database, length_s, yes)
             ordered = put_overrides(database, length_s, reason, by, now_ms)
-        silent = describe_missing_driver(last_heartbeat_ms(database), now_ms)
+        silent = read_driver_signs(database).describe_missing(now_ms)
         waiting = blockers(database, length_s)
         sealed = {
             f.event_type

@@ -29,7 +29,7 @@ from hourmark_etl.closing.cut.readiness import SILENT_MS
 from hourmark_etl.humanize import format_count, format_iso
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import frontiers
-from hourmark_etl.ledger.heartbeat import describe_missing_driver, last_heartbeat_ms
+from hourmark_etl.ledger.heartbeat import DriverSigns, read_driver_signs
 from hourmark_etl.ledger.hosts.reporters import reporters
 from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
 from hourmark_etl.ledger.maintenance.overview import read_closed_manifest
@@ -64,7 +64,7 @@ class LedgerFacts:
         blockers: Maps each event type to the condition that keeps its next bucket from being
             closed. Types without a known condition are absent.
         reporters: Latest report of each log source of each host.
-        heartbeat_ms: Time of the driver's last heartbeat, Unix milliseconds; None if there is none.
+        driver: Signs of life of the last driver.
         set_aside: Number of records that no bucket can contain and that no operator has reviewed.
         unreadable: Names of the Kafka topic-partitions that cannot be read.
         progressing: Event types that work through a backlog, so that an overdue hour without a
@@ -78,7 +78,7 @@ class LedgerFacts:
     frontiers: Sequence[Frontier]
     blockers: Mapping[str, Blocker]
     reporters: Sequence[ReportedSource]
-    heartbeat_ms: int | None
+    driver: DriverSigns
     set_aside: int = 0
     unreadable: tuple[str, ...] = ()
     progressing: frozenset[str] = frozenset()
@@ -87,7 +87,7 @@ class LedgerFacts:
     @property
     def missing_driver(self) -> str | None:
         """Return a readable message if no ETL driver is running; None if one is running."""
-        return describe_missing_driver(self.heartbeat_ms, self.now_ms)
+        return self.driver.describe_missing(self.now_ms)
 
 
 def types_status(config: Config, now_ms: int) -> ComponentStatus:
@@ -123,7 +123,7 @@ def _read_facts(database: Database, config: Config, now_ms: int) -> LedgerFacts:
         frontiers=frontiers(database, length_s),
         blockers=blockers(database, length_s),
         reporters=reporters(database),
-        heartbeat_ms=last_heartbeat_ms(database),
+        driver=read_driver_signs(database),
         set_aside=count_unreviewed_records(database),
         unreadable=tuple(sorted(map(str, read_errors(database)))),
     )
@@ -378,7 +378,12 @@ def _waiting_types(
     since_ms = min(f.due_ms for f in found)
     if cause[0] == _NO_DRIVER:
         what = "hours have ended and are not closed, because no driver runs"
-        do = "`hourmark etl run`; hours then close by themselves, the oldest first"
+        if (goodbye_ms := facts.driver.goodbye_ms) is not None:
+            what = (
+                "hours have ended and are not closed, because the driver was stopped at "
+                f"{format_iso(goodbye_ms)}"
+            )
+        do = f"{facts.driver.restart_step}; hours then close by themselves, the oldest first"
     elif cause[0] == _NO_REPORTS:
         what = "hours have ended and are not closed, because the driver reads no reports"
         do = "resolve the problems above; hours then close by themselves, the oldest first"
@@ -412,7 +417,7 @@ def _explained(facts: LedgerFacts, f: Frontier) -> tuple[str, str]:
             frontier=f,
             reporters=tuple(facts.reporters),
             blocker=facts.blockers.get(f.event_type),
-            driver_heartbeat_ms=facts.heartbeat_ms,
+            driver=facts.driver,
         )
     )
     reason = explanation.reasons[0]

@@ -23,8 +23,9 @@ from hourmark_etl.ledger.engines import sqlite_file
 from hourmark_etl.ledger.heartbeat import (
     BEAT_SECONDS,
     SILENT_SECONDS,
-    last_goodbye_ms,
+    DriverSigns,
     last_heartbeat_ms,
+    read_driver_signs,
 )
 from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
 
@@ -61,9 +62,11 @@ def driver_status(config: Config, now_ms: int) -> ComponentStatus:
     """
     address = f"{config.etl.metrics_host}:{config.etl.metrics_port}"
     answer = _ask_metrics(address) if config.etl.metrics_port else None
+    signs = DriverSigns()
     try:
         with open_existing_ledger(config) as database:
-            known = _read_ledger(database, config, now_ms, answer)
+            signs = read_driver_signs(database)
+            known = _read_ledger(database, signs, config, now_ms, answer)
     except LostLedger as error:
         known = ComponentStatus(ComponentState.UNKNOWN, str(error), problems=(_lost(error),))
     except HourmarkError as error:
@@ -75,7 +78,7 @@ def driver_status(config: Config, now_ms: int) -> ComponentStatus:
         known = ComponentStatus(ComponentState.UNKNOWN, str(error), problems=problems)
     if not answer:
         return known
-    return _polled(answer, address, known, now_ms)
+    return _polled(answer, address, known, signs, now_ms)
 
 
 def _ask_metrics(address: str) -> str | None:
@@ -92,7 +95,9 @@ def _ask_metrics(address: str) -> str | None:
         return None
 
 
-def _polled(answer: str, address: str, known: ComponentStatus, now_ms: int) -> ComponentStatus:
+def _polled(
+    answer: str, address: str, known: ComponentStatus, signs: DriverSigns, now_ms: int
+) -> ComponentStatus:
     found = _LAST_POLL.search(answer)
     polled_ms = round(float(found[1]) * 1000) if found is not None else 0
     problems = tuple(problem for problem in known.problems if problem.key != _KEY)
@@ -111,8 +116,8 @@ def _polled(answer: str, address: str, known: ComponentStatus, now_ms: int) -> C
         )
     hangs = _problem(
         f"its main loop has not polled for {age}: nothing closes",
-        "see the end of its log, which names the last step; if that does not change, end the "
-        "process and start it again: `hourmark etl run`",
+        "see the end of its log, which names the last step; if that does not change, end "
+        f"{signs.process or 'the process'} and start it again: `hourmark etl run`",
         polled_ms,
     )
     return ComponentStatus(
@@ -121,9 +126,9 @@ def _polled(answer: str, address: str, known: ComponentStatus, now_ms: int) -> C
 
 
 def _read_ledger(
-    database: Database, config: Config, now_ms: int, answer: str | None
+    database: Database, signs: DriverSigns, config: Config, now_ms: int, answer: str | None
 ) -> ComponentStatus:
-    epoch, seen_ms = database.epoch(CLOSER), last_heartbeat_ms(database)
+    epoch, seen_ms = database.epoch(CLOSER), signs.heartbeat_ms
     if not epoch:
         return ComponentStatus(
             ComponentState.NOT_RUNNING,
@@ -134,23 +139,23 @@ def _read_ledger(
             ComponentState.UNKNOWN,
             f"the last one took its lease at commit {epoch}, and has given no sign of life yet",
         )
+    if (goodbye_ms := signs.goodbye_ms) is not None:
+        detail = f"it was stopped at {format_iso(goodbye_ms)}; `hourmark etl run` starts it again"
+        return ComponentStatus(ComponentState.NOT_RUNNING, detail, heard_at_ms=goodbye_ms)
     age = format_age(seen_ms, now_ms)
-    detail = f"its last sign of life is {age} old (lease of commit {epoch})"
+    of = f"{signs.process}, " if signs.process else ""
+    detail = f"its last sign of life is {age} old ({of}lease of commit {epoch})"
     allowed_ms = 1000 * (_UNRESPONSIVE_S if answer == "" else SILENT_SECONDS)
     if abs(now_ms - seen_ms) <= allowed_ms:
         return ComponentStatus(ComponentState.RUNNING, detail, heard_at_ms=seen_ms)
-    if (goodbye_ms := last_goodbye_ms(database)) is not None:
-        detail = f"it was stopped at {format_iso(goodbye_ms)}; `hourmark etl run` starts it again"
-        return ComponentStatus(ComponentState.NOT_RUNNING, detail, heard_at_ms=goodbye_ms)
     # The driver of an SQLite ledger is on this machine and has the same clock.
     if sqlite_file(config.etl.ledger) is None and _is_beating(database, seen_ms):
         return _of_other_clock(seen_ms, now_ms, detail)
     if answer == "":
         problem = _problem(
-            f"it hangs: its process accepts connections and does not respond, and its last sign of "
-            f"life is {age} old; nothing is staged, and nothing closes",
-            "continue it if it was suspended (SIGCONT), else end it (SIGKILL loses nothing) and "
-            "start it again: `hourmark etl run`",
+            f"it hangs: {signs.process or 'its process'} accepts connections and does not respond, "
+            f"and its last sign of life is {age} old; nothing is staged, and nothing closes",
+            f"{_continue_or_end(signs)} and start it again: `hourmark etl run`",
             seen_ms,
         )
         return ComponentStatus(
@@ -158,11 +163,20 @@ def _read_ledger(
         )
     problem = _problem(
         f"no driver runs: its last sign of life is {age} old; nothing is staged, and nothing closes",
-        "start it: `hourmark etl run`; the log of the last one states why it ended",
+        f"{signs.restart_step}; the log of the last one states why it ended",
         seen_ms,
     )
     return ComponentStatus(
         ComponentState.NOT_RUNNING, detail, heard_at_ms=seen_ms, problems=(problem,)
+    )
+
+
+def _continue_or_end(signs: DriverSigns) -> str:
+    commands = "" if signs.pid is None else f" (`kill -CONT {signs.pid}`)"
+    end = "" if signs.pid is None else f"`kill -KILL {signs.pid}`, which "
+    return (
+        f"continue it if it was suspended{commands or ' (SIGCONT)'}, else end it "
+        f"({end or 'SIGKILL '}loses nothing)"
     )
 
 

@@ -18,6 +18,7 @@ from tests.support.records import END, HOUR, blocker, evidence, frontier, manife
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Grade, Manifest
 from hourmark_etl.closing.cut.readiness import LatestReports, describe_clock_difference
+from hourmark_etl.ledger.heartbeat import DriverSigns
 from hourmark_etl.ledger.overrides import Blocker, Override
 from hourmark_etl.model import ClosingPhase, HourState, ReportedSource
 from hourmark_etl.operators.explain import (
@@ -69,7 +70,7 @@ def facts(hour: Hour = HOUR, **changes: Any) -> HourFacts:
         frontier=FRONTIER,
         known_types=("click",),
         reporters=(SERVICE, TAILER),
-        driver_heartbeat_ms=END + 60_000,
+        driver=DriverSigns(heartbeat_ms=END + 60_000),
     )
     return dataclasses.replace(made, **changes)
 
@@ -157,7 +158,7 @@ def test_a_driver_that_is_dead_is_told_first_and_nobody_is_blamed_for_reports_th
         dataclasses.replace(r, received_at_ms=DEAD - 2_000, heard_at_ms=DEAD - 2_000)
         for r in (service, BEHIND)
     ]
-    answer = explain_hour(facts(reporters=tuple(said), driver_heartbeat_ms=DEAD))
+    answer = explain_hour(facts(reporters=tuple(said), driver=DriverSigns(heartbeat_ms=DEAD)))
     first, *others = answer.reasons
     assert first.what == (
         "no driver runs: its last sign in the ledger is 47 min old, and what follows is "
@@ -175,20 +176,43 @@ def test_a_driver_that_is_dead_is_told_first_and_nobody_is_blamed_for_reports_th
 
 
 def test_before_any_driver_ran_nobody_says_that_no_service_has_reported() -> None:
-    answer = explain_hour(facts(reporters=(), driver_heartbeat_ms=None))
+    answer = explain_hour(facts(reporters=(), driver=DriverSigns(heartbeat_ms=None)))
     (reason,) = answer.reasons
     assert "the ledger has no sign of a driver" in reason.what and "`hourmark etl run`" in reason.do
     assert answer.times_out_at_ms is None
 
 
 def test_a_driver_that_is_dead_is_told_before_an_hour_has_ended_too() -> None:
-    first, second = told(now_ms=END - 90_000, driver_heartbeat_ms=DEAD)
+    first, second = told(now_ms=END - 90_000, driver=DriverSigns(heartbeat_ms=DEAD))
     assert "no driver runs" in first.what and second.what == "the hour ends in 90 s"
+
+
+def test_the_open_hour_of_a_driver_that_was_stopped_waits_for_its_end_alone() -> None:
+    stopped = DriverSigns(heartbeat_ms=END - 200_000, goodbye_ms=END - 199_000)
+    reason = only(now_ms=END - 90_000, driver=stopped)
+    assert reason.what == "the hour ends in 90 s"
+    assert "the next `hourmark run --once` after its end closes it" in reason.do
+    assert "`hourmark etl run`" in reason.do and "was stopped at 2027-" in reason.do
+
+
+def test_an_hour_that_ended_after_the_driver_was_stopped_says_so() -> None:
+    stopped = DriverSigns(heartbeat_ms=END - 200_000, goodbye_ms=END - 199_000, pid=1, host="etl-1")
+    first, *_ = told(driver=stopped)
+    assert first.what.startswith("no driver runs: the last one was stopped at 2027-01-15T")
+    assert first.do == (
+        "start it: `hourmark etl run`; the next `hourmark run --once` closes what has ended, too"
+    )
+
+
+def test_a_driver_that_does_not_run_or_hangs_is_named_with_its_host() -> None:
+    first, *_ = told(driver=DriverSigns(heartbeat_ms=DEAD, pid=4711, host="etl-1"))
+    assert first.do.startswith("on etl-1: if process 4711 exists, it hangs: continue it")
+    assert first.do.endswith("`hourmark etl run`; the log of the last one states why it stopped")
 
 
 def test_what_was_known_of_services_when_the_driver_died_is_told_after_it() -> None:
     gone = dataclasses.replace(SERVICE, goodbye=True)
-    first, second = told(reporters=(gone,), driver_heartbeat_ms=DEAD)
+    first, second = told(reporters=(gone,), driver=DriverSigns(heartbeat_ms=DEAD))
     assert (
         "no driver runs" in first.what and "every delivery service has said goodbye" in second.what
     )
