@@ -102,6 +102,9 @@ class DriverSigns:
         )
 
 
+NO_SIGNS: Final = DriverSigns()
+
+
 class Heartbeat:
     """A background thread that writes the current time to the ledger every 3 seconds.
 

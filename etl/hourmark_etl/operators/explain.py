@@ -19,7 +19,7 @@ from hourmark_etl.closing.cut.readiness import (
     describe_missing_service,
 )
 from hourmark_etl.humanize import format_count, format_duration, format_iso
-from hourmark_etl.ledger.heartbeat import DriverSigns
+from hourmark_etl.ledger.heartbeat import NO_SIGNS, DriverSigns
 from hourmark_etl.ledger.overrides import Blocker, Override
 from hourmark_etl.model import ClosingPhase, Frontier, HourState, ReportedSource
 
@@ -138,7 +138,7 @@ class HourFacts:
     set_aside: int = 0
     manifest: Manifest | None = None
     following: Manifest | None = None
-    driver: DriverSigns = DriverSigns()
+    driver: DriverSigns = NO_SIGNS
 
     @property
     def missing_driver(self) -> str | None:

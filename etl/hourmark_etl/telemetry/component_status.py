@@ -22,6 +22,7 @@ from hourmark_etl.ledger.database import CLOSER, Database
 from hourmark_etl.ledger.engines import sqlite_file
 from hourmark_etl.ledger.heartbeat import (
     BEAT_SECONDS,
+    NO_SIGNS,
     SILENT_SECONDS,
     DriverSigns,
     last_heartbeat_ms,
@@ -62,7 +63,7 @@ def driver_status(config: Config, now_ms: int) -> ComponentStatus:
     """
     address = f"{config.etl.metrics_host}:{config.etl.metrics_port}"
     answer = _ask_metrics(address) if config.etl.metrics_port else None
-    signs = DriverSigns()
+    signs = NO_SIGNS
     try:
         with open_existing_ledger(config) as database:
             signs = read_driver_signs(database)
