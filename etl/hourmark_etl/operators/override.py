@@ -94,6 +94,7 @@ def force(
             ):  # `put_override` refuses any other hour
                 check_override_effective(facts.frontier, facts.blocker)
                 _confirm(facts, yes)
+            _check_bucket(facts)
             put_override(database, event_type, parsed_hour, reason, by, now_ms)
             ordered = {event_type: parsed_hour}
         else:
@@ -121,6 +122,25 @@ def force(
             )
     if silent:
         click.echo(f"{silent}; `hourmark etl run` carries the override out", err=True)
+
+
+def _check_bucket(facts: HourFacts) -> None:
+    # `put_override` cannot tell a closed hour from one that has no bucket.
+    f = facts.frontier
+    if f is None or not facts.hour < f.hour:
+        return
+    answer = explain_hour(facts)
+    which = {
+        "skipped": "was skipped because it has no events, so it has no bucket to close",
+        "later": answer.summary,
+        "before-first": answer.summary,
+    }
+    if answer.state in which:
+        raise UsageError(
+            f"{facts.event_type} {facts.hour} {which[answer.state]}; no override was stored. The "
+            f"next hour of {facts.event_type} to close is {f.hour}: `hourmark bucket why "
+            f"{facts.event_type} {f.hour}` shows what it waits for"
+        )
 
 
 def _confirm(facts: HourFacts, yes: bool) -> None:
