@@ -41,10 +41,11 @@ COMPONENTS: Final[Mapping[str, str]] = {
     "etl": "hourmark_etl.telemetry.component_status:driver_status",
     "tailers": "hourmark_delivery_service.component_status:tailers",
 }
+_THIS_HOST: Final = "this host"
 ASPECTS: Final[Mapping[str, str]] = {
     # aspect: module:function
     "types": "hourmark_etl.operators.trouble:types_status",
-    "this host": "hourmark_producer.report.component_status:local_tailer",
+    _THIS_HOST: "hourmark_producer.report.component_status:local_tailer",
 }
 
 
@@ -86,6 +87,20 @@ class ComponentStatus:
 
 
 StatusFunction = Callable[[Config, int], ComponentStatus]
+
+
+def list_problems(statuses: Mapping[str, ComponentStatus]) -> list[Problem]:
+    """Return the problems of several components and aspects, the most precise ones first.
+
+    Args:
+        statuses: Status by name of the component or aspect.
+
+    Returns:
+        All problems, for `order_problems`. What this host knows of its own tailer is more precise
+        than that the tailer's reports do not arrive.
+    """
+    names = sorted(statuses, key=lambda name: name != _THIS_HOST)
+    return [problem for name in names for problem in statuses[name].problems]
 
 
 def component_statuses(

@@ -11,7 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from hourmark.commands.component_status import ComponentState, ComponentStatus, format_age
+from hourmark.commands.component_status import (
+    ComponentState,
+    ComponentStatus,
+    format_age,
+    list_problems,
+)
 from hourmark.commands.problems import Problem, order_problems
 from hourmark.commands.server_status import ServerStatus
 
@@ -45,11 +50,11 @@ class StatusReport:
 
     def __post_init__(self) -> None:
         # The server of a local mirror knows its log, and the component since when it copies nothing.
-        parts = () if self.stopped else (*self.components.values(), *self.aspects.values())
+        parts = {} if self.stopped else {**self.components, **self.aspects}
         found = order_problems(
             [
                 *(server.to_problem() for server in self.servers if not server.healthy),
-                *(problem for part in parts for problem in part.problems),
+                *list_problems(parts),
             ]
         )
         object.__setattr__(self, "problems", found)
