@@ -9,7 +9,6 @@ time limit; an error is reported as the status.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import pkgutil
@@ -192,16 +191,23 @@ def check_listening(cluster: KafkaCluster, name: str) -> None:
         name: Name of the cluster for the error message, such as "edge".
 
     Raises:
-        Unavailable: No bootstrap address accepted a connection.
+        Unavailable: No bootstrap address accepted a connection. The message states why, such as a
+            name that does not resolve.
     """
+    reasons = []
     for address in cluster.bootstrap.split(","):
         host, _, port = address.strip().rpartition(":")
-        with (
-            contextlib.suppress(OSError, ValueError),
-            socket.create_connection((host.strip("[]"), int(port)), timeout=1.0),
-        ):
-            return
-    raise Unavailable(f"no broker of the {name} cluster listens at {cluster.bootstrap}")
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), timeout=1.0):
+                return
+        except socket.gaierror as error:
+            reasons.append(f"the name {host} does not resolve ({error.strerror})")
+        except TimeoutError:
+            reasons.append("no answer within 1 s")
+        except (OSError, ValueError) as error:
+            reasons.append(getattr(error, "strerror", None) or f"{address} has no port")
+    why = "; ".join(dict.fromkeys(reasons))
+    raise Unavailable(f"no broker of the {name} cluster listens at {cluster.bootstrap}: {why}")
 
 
 def format_age(since_ms: int, now_ms: int) -> str:

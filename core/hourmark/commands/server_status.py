@@ -90,6 +90,7 @@ class ServerStatus:
             what=self.detail,
             do=self.do,
             since_ms=self.since_ms,
+            group=f"servers {self.name}",
         )
 
 

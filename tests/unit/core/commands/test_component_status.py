@@ -79,6 +79,19 @@ def test_a_cluster_where_nobody_listens_is_told_at_once() -> None:
     assert time.monotonic() - began_s < 5
 
 
+@pytest.mark.parametrize(
+    ("bootstrap", "why"),
+    [
+        ("127.0.0.1:1", "Connection refused"),
+        ("kafka.invalid:9092", r"the name kafka\.invalid does not resolve \("),
+        ("127.0.0.1:port", "127.0.0.1:port has no port"),
+    ],
+)
+def test_a_broker_that_cannot_be_reached_says_why(bootstrap: str, why: str) -> None:
+    with pytest.raises(Unavailable, match=f"listens at {bootstrap}: {why}"):
+        check_listening(KafkaCluster(bootstrap=bootstrap), "edge")
+
+
 @pytest.mark.parametrize("held", [True, False])
 def test_a_mirror_is_known_by_who_holds_its_folder_also_while_kafka_is_away(
     tmp_path: Path, held: bool
