@@ -19,6 +19,7 @@ from hourmark.commands.component_status import (
 )
 from hourmark.commands.problems import Problem, order_problems
 from hourmark.commands.server_status import ServerStatus
+from hourmark.printing import cut_text
 
 PROBLEMS_SHOWN: Final = 8
 SERVERS_SHOWN: Final = 12
@@ -168,4 +169,4 @@ def _problem_lines(number: int, problem: Problem, now_ms: int) -> Iterator[str]:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _DETAIL_SHOWN else f"{text[:_DETAIL_SHOWN]} …"
+    return cut_text(text, _DETAIL_SHOWN)

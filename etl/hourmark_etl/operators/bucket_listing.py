@@ -21,6 +21,7 @@ from pydantic_core import from_json
 from hourmark.config.loading import Config
 from hourmark.config.redaction import redact
 from hourmark.errors import HourmarkError
+from hourmark.printing import cut_text
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Grade, Manifest
 from hourmark.rules.event_types import DEAD_LETTERS
@@ -254,7 +255,8 @@ def open_bucket_row(
         missing_driver: Readable message that no ETL driver (the process that closes buckets) is
             running; None if one is.
         now_ms: Current time, Unix milliseconds.
-        waits_max: Maximum length of `waits_for` in characters; a longer text is cut off.
+        waits_max: Maximum length of `waits_for` in characters; a longer text is cut at the end of a
+            word.
 
     Returns:
         A dict with a key for each of `COLUMNS`, such as `hour`, `grade`, `events` and `waits_for`,
@@ -272,7 +274,7 @@ def open_bucket_row(
         frontier.event_type,
         frontier.hour,
         frontier.state.value,
-        waits_for=text if len(text) <= waits_max else f"{text[:waits_max]} …",
+        waits_for=cut_text(text, waits_max),
         overdue_s=round(max(0.0, (now_ms - frontier.due_ms) / 1000), 1),
     )
 

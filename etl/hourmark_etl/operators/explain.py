@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Final
 
 from hourmark.records.hours import Hour
@@ -601,15 +602,16 @@ def format_explanation(explanation: Explanation, now_ms: int) -> Iterator[str]:
         now_ms: Current time, Unix milliseconds. It is used to compute the time until the deadline.
 
     Yields:
-        A headline, two lines for each reason (cause and next step), and a line with the deadline if
-        there is one.
+        A headline, a line for each reason, a line with the next step after the reasons that share
+        it, and a line with the deadline if there is one.
     """
     yield f"{explanation.event_type} {explanation.hour}: {explanation.summary}"
     word = "waits for" if explanation.state in ("open", "frozen", "sealed", "later") else "because"
-    for reason in explanation.reasons:
-        since = f" (since {format_iso(reason.since_ms)})" if reason.since_ms else ""
-        yield f"  {word:10}{reason.what}{since}"
-        yield f"  {'do':10}{reason.do}"
+    for do, reasons in groupby(explanation.reasons, lambda reason: reason.do):
+        for reason in reasons:
+            since = f" (since {format_iso(reason.since_ms)})" if reason.since_ms else ""
+            yield f"  {word:10}{reason.what}{since}"
+        yield f"  {'do':10}{do}"
     if explanation.times_out_at_ms is not None:
         left = format_duration((explanation.times_out_at_ms - now_ms) / 1000)
         yield (

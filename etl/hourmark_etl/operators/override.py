@@ -8,13 +8,16 @@ from __future__ import annotations
 import getpass
 import socket
 import sys
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
 
 import click
 
 from hourmark.clock import SystemClock
 from hourmark.config.loading import Config, config_option
 from hourmark.errors import UsageError
-from hourmark.printing import json_option, print_json
+from hourmark.printing import json_option, name_some, print_json
+from hourmark.records.hours import Hour
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.heartbeat import read_driver_signs
@@ -29,6 +32,8 @@ from hourmark_etl.ledger.overrides import (
 from hourmark_etl.operators.explain import HourFacts, explain_hour
 from hourmark_etl.operators.hour_facts import read_hour_facts
 from hourmark_etl.options import parse_hour
+
+_TYPES_SHOWN: Final = 20
 
 
 @click.command()
@@ -114,14 +119,22 @@ def force(
         ]
         print_json(rows)
     else:
-        for name, ordered_hour in sorted(ordered.items()):
-            what = "sealed already, and closes as it is" if name in sealed else "ordered"
-            click.echo(
-                f"{name} {ordered_hour}: {what}; `hourmark bucket why {name} "
-                f"{ordered_hour}` shows its progress"
-            )
+        for line in _describe_orders(ordered, sealed):
+            click.echo(line)
     if silent:
         click.echo(f"{silent}; `hourmark etl run` carries the override out", err=True)
+
+
+def _describe_orders(ordered: Mapping[str, Hour], sealed: Collection[str]) -> Iterator[str]:
+    groups: dict[tuple[Hour, bool], list[str]] = {}
+    for name, hour in sorted(ordered.items()):
+        groups.setdefault((hour, name in sealed), []).append(name)
+    for (hour, is_sealed), names in groups.items():
+        what = "sealed already, and closes as it is" if is_sealed else "ordered"
+        shows = f"`hourmark bucket why {names[0]} {hour}` shows its progress"
+        if len(names) > 1:
+            shows = "`hourmark bucket ls --state open` shows their progress"
+        yield f"{name_some(names, _TYPES_SHOWN)} {hour}: {what}; {shows}"
 
 
 def _check_bucket(facts: HourFacts) -> None:

@@ -117,6 +117,15 @@ def test_a_source_that_is_behind_is_named_with_what_to_do_and_the_deadline() -> 
     assert "in 119 min: then it closes as timed_out" in text(answer)
 
 
+def test_a_next_step_that_several_reasons_share_is_named_once() -> None:
+    findings = tuple(f"range {n}: 5 promised, 4 found" for n in range(3))
+    answer = explain_hour(facts(blocker=blocker(ClosingPhase.PROOF, *findings, hour=HOUR)))
+    lines = text(answer).splitlines()
+    assert [line.split()[0] for line in lines[1:5]] == ["waits", "waits", "waits", "do"]
+    assert text(answer).count("`hourmark audit click --from") == 1
+    assert len({reason.do for reason in answer.reasons}) == 1, "in JSON each reason has it"
+
+
 def test_a_host_that_is_silent_is_to_be_started_or_drained() -> None:
     silent = behind(heard_at_ms=END - 300_000)
     reason = only(reporters=(SERVICE, silent))

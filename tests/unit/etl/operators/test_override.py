@@ -307,3 +307,15 @@ def test_an_override_for_all_types_says_which_hours_are_sealed_already(
     result = force(run, "--all-types")
     assert result.exit_code == 0
     assert f"click {PAST}: sealed already, and closes as it is" in result.stdout
+
+
+def test_an_override_for_all_types_names_one_command_for_those_of_one_hour(
+    database: Database, run: Run, file: Path
+) -> None:
+    sources = [Source(name="app", types=["click", "view"])]
+    rewrite(database, tables.frontiers, tables.frontiers.c.type == "view", hour=PAST.start_s)
+    put_rules(load_config(file), [CLICK, VIEW], sources, PAST)
+    (line,) = [x for x in force(run, "--all-types").stdout.splitlines() if "ordered" in x]
+    assert line == (
+        f"click, view {PAST}: ordered; `hourmark bucket ls --state open` shows their progress"
+    )
