@@ -42,6 +42,7 @@ from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import frontiers, read_type_names
 from hourmark_etl.ledger.heartbeat import read_driver_signs
 from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
+from hourmark_etl.ledger.maintenance.overview import read_oldest_staged_hours
 from hourmark_etl.ledger.overrides import Blocker, blockers
 from hourmark_etl.model import Frontier, HourState
 from hourmark_etl.operators.explain import describe_running_step
@@ -181,7 +182,8 @@ def list_buckets(config: Config, selection: BucketSelection, now_ms: int) -> lis
     Returns:
         Rows sorted by type and hour, dead letters last; empty if nothing is selected. The keys are
         `COLUMNS` and `state`: `closed`, `open`, `frozen`, `sealed` or `damaged`. Open hours have
-        `overdue_s` (seconds since the end of the hour, at least 0), and damaged buckets `problem`.
+        `overdue_s` (seconds since the end of the hour, at least 0) and `staged_hour` (the oldest
+        hour of which events are staged and in no bucket yet), and damaged buckets `problem`.
         If the ledger cannot be read, a message is printed to stderr, and open hours are missing.
 
     Raises:
@@ -374,9 +376,13 @@ def _ledger_rows(
     if selection.wants_open:
         waiting = blockers(database, length_s, types)
         silent = read_driver_signs(database).describe_missing(now_ms)
+        staged = read_oldest_staged_hours(database, types)
         for f in found:
             if f.state is HourState.DAMAGED or selection.includes_hour(f.hour):
-                yield open_bucket_row(f, waiting.get(f.event_type), silent, now_ms), False
+                row = open_bucket_row(f, waiting.get(f.event_type), silent, now_ms)
+                staged_s = staged.get(f.event_type)
+                row["staged_hour"] = None if staged_s is None else str(Hour(staged_s, length_s))
+                yield row, False
     if selection.wants_closed:
         first_s = selection.first.start_s if selection.first else 0
         ends_s = {f.event_type: _end_of_closed_s(f, selection) for f in found}

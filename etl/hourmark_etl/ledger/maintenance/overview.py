@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+from collections.abc import Collection
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
@@ -16,7 +17,7 @@ from hourmark_etl.ledger.bucket_rows import (
     make_damaged_bucket_error,
     read_bucket_manifests,
 )
-from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.database import Database, select_by_names
 from hourmark_etl.model import HourState
 
 
@@ -69,6 +70,33 @@ def _fixed(hour_s: int, state: HourState, seals: str | None, bucket_seconds: int
         return FixedHours(hour_s, last_s + bucket_seconds)
     count = 0 if state is HourState.OPEN else len(sealed) or 1
     return FixedHours(hour_s, hour_s + count * bucket_seconds)
+
+
+def read_oldest_staged_hours(
+    database: Database, types: Collection[str] | None = None
+) -> dict[str, int]:
+    """Return the oldest hour of each event type of which events are staged and in no bucket yet.
+
+    One row per type is read by key, regardless of the number of staged events.
+
+    Args:
+        database: The ledger (the ETL's state database).
+        types: Names of the event types; None reads all.
+
+    Returns:
+        Hours by event type, Unix seconds; types without such events are missing.
+    """
+    staged, of = tables.groups.c, tables.frontiers.c.type
+    oldest = (
+        select(func.min(staged.hour))
+        .where(staged.type == of, staged.listed_hour.is_(None))
+        .scalar_subquery()
+        .label("hour")
+    )
+    names = None if types is None else sorted(set(types))
+    with database.reading() as connection:
+        rows = select_by_names(connection, select(of, oldest), of, names)
+        return {row["type"]: row["hour"] for row in rows if row["hour"] is not None}
 
 
 def read_closed_manifest(database: Database, event_type: str, hour: Hour) -> Manifest | None:
