@@ -18,6 +18,8 @@ from tests.support.closing import (
     manifests,
     open_hours,
     override,
+    poll,
+    report,
     send,
     send_old,
     settle,
@@ -75,6 +77,18 @@ def test_a_clock_that_was_ahead_when_an_hour_was_noticed_delays_nothing(world: W
     world.driver_clock.ahead_ms = 0
     settle_old(world)
     settle_old(world)
+    assert [m.hour for m in manifests(world)] == [str(OLDEST)]
+
+
+def test_a_closer_that_is_started_again_does_not_wait_anew_for_a_back_fill(world: World) -> None:
+    send_old(world, OLDEST)
+    settle(world)
+    assert manifests(world) == [], "noticed just now"
+    world.clock.advance(12)
+    report(world)
+    world.clock.advance(30)
+    world.start_closer()
+    poll(world)
     assert [m.hour for m in manifests(world)] == [str(OLDEST)]
 
 
