@@ -215,3 +215,25 @@ def test_a_rebuild_during_the_back_fill_of_a_later_type_needs_no_older_promises(
     until(world, now, 2)
     step(world)
     assert open_hours(world) == {now.next()}
+
+
+def test_a_rebuild_without_a_record_of_first_hours_closes_no_hours_since_an_old_bucket(
+    world: World,
+) -> None:
+    send_old(world, OLDEST)
+    settle_old(world)
+    assert [m.hour for m in manifests(world)] == [str(OLDEST)]
+    closed = Hour.containing(manifests(world)[-1].closed_at_ms)
+    for path in world.storage.content("_ledger"):
+        if "first-hours" in path:
+            world.storage.delete(path)
+    done = lose_ledger(world)
+    (note,) = [note for note in done.notes if "no record states its first hour" in note]
+    assert note.startswith("type click: ") and f"newest bucket, {OLDEST}" in note
+    first = frontier(world)
+    assert first.first_hour == closed.previous()
+    assert (first.hour, first.previous_hour) == (OLDEST.next(), OLDEST)
+    for _ in range(3):
+        settle_old(world)
+    assert frontier(world).hour >= first.first_hour, "nothing between holds anything"
+    assert len(manifests(world)) < 5
