@@ -12,7 +12,7 @@ import json
 import ssl
 from collections.abc import Collection
 from typing import IO, Final
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
 from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, build_opener
 
 from hourmark.commands.component_status import (
@@ -54,7 +54,9 @@ def service(config: Config, now_ms: int) -> ComponentStatus:
         The status. Its state is:
 
         - `RUNNING` if the endpoint responds, even if the service is not ready. The detail lists its
-          warnings, or the reasons why it is not ready. Each of them is a problem.
+          warnings, or the reasons why it is not ready. Each of them is a problem, and so is a
+          certificate that is not accepted, such as an expired one.
+        - `UNKNOWN` if a process responds, and the TLS handshake fails for another reason
         - `RUNNING` if the service's process started on this machine in the last 20 seconds
         - `SILENT` if the process runs on this machine, started earlier, and does not respond, or if
           it has ended without a final report
@@ -92,6 +94,9 @@ def service(config: Config, now_ms: int) -> ComponentStatus:
             now_ms,
             (_not_ready(address, reasons), *problems),
         )
+    except URLError as error:
+        if isinstance(error.reason, ssl.SSLError):
+            return _untrusted(address, pid, now_ms, error.reason, problems)
     except OSError:
         pass
     told = f"does not answer at {address}; {others.detail}"
@@ -106,6 +111,24 @@ def service(config: Config, now_ms: int) -> ComponentStatus:
         return ComponentStatus(ComponentState.RUNNING, detail, pid, others.heard_at_ms, problems)
     hangs = _hangs(address, pid)
     return ComponentStatus(ComponentState.SILENT, told, pid, others.heard_at_ms, (hangs, *problems))
+
+
+def _untrusted(
+    address: str, pid: int | None, now_ms: int, error: ssl.SSLError, problems: tuple[Problem, ...]
+) -> ComponentStatus:
+    # A process answers, so neither its log nor a restart is the next step.
+    if not isinstance(error, ssl.SSLCertVerificationError):
+        detail = f"answers at {address}, and the TLS handshake fails: {error.reason or error}"
+        return ComponentStatus(ComponentState.UNKNOWN, detail, pid, None, problems)
+    what = f"its certificate is not accepted: {error.verify_message}"
+    refused = _unavailable(
+        address,
+        f"{what}; tailers and clients refuse it for the same reason",
+        "renew the file service.tls.certificate, and send the service SIGHUP; or name the file that "
+        "it uses",
+    )
+    detail = f"answers at {address}; {what}"
+    return ComponentStatus(ComponentState.RUNNING, detail, pid, now_ms, (refused, *problems))
 
 
 def _host_id(folder: StateFolder) -> str | None:

@@ -126,7 +126,7 @@ def component_statuses(
     functions = {name: _load(place) for name, place in table.items()}
     found = call_all(
         {
-            name: functools.partial(_component_status, function, config, clock)
+            name: functools.partial(_component_status, name, function, config, clock)
             for name, function in functions.items()
         },
         seconds,
@@ -158,11 +158,30 @@ def _load(place: str) -> StatusFunction:
         return lambda *_: absent
 
 
-def _component_status(read_status: StatusFunction, config: Config, clock: Clock) -> ComponentStatus:
+def _component_status(
+    name: str, read_status: StatusFunction, config: Config, clock: Clock
+) -> ComponentStatus:
     try:
         return _redacted(read_status(config, clock.now_ms()))
     except HourmarkError as error:
         return ComponentStatus(ComponentState.UNKNOWN, redact(str(error)))
+    except PermissionError as error:
+        detail = f"this user may not read {error.filename}: ask as its owner, or as root"
+        return ComponentStatus(ComponentState.UNKNOWN, detail)
+    except Exception as error:  # noqa: BLE001  # it must not look like a server that hangs
+        return _failed(name, redact(f"{type(error).__name__}: {error}"))
+
+
+def _failed(name: str, why: str) -> ComponentStatus:
+    what = f"its status cannot be determined: {why}"
+    problem = Problem(
+        cause=CauseClass.COMPONENT,
+        key=f"failed:{name}",
+        subject=name,
+        what=what,
+        do="check it on its machine, and report this error",
+    )
+    return ComponentStatus(ComponentState.UNKNOWN, what, problems=(problem,))
 
 
 def _redacted(status: ComponentStatus) -> ComponentStatus:

@@ -161,6 +161,8 @@ def _ask(group: str, ask: ServersFunction, config: Config) -> list[ServerStatus]
         return ask(config)
     except HourmarkError as error:
         return [_failed(group, redact(str(error)))]
+    except Exception as error:  # noqa: BLE001  # it must not look like a server that hangs
+        return [_failed(group, redact(f"the check failed: {type(error).__name__}: {error}"))]
 
 
 def _failed(group: str, detail: str) -> ServerStatus:

@@ -90,8 +90,8 @@ _DO_BY_PHASE: Final[Mapping[ClosingPhase, str]] = {
         "automatically"
     ),
     ClosingPhase.STORAGE: (
-        "see that the file system is up, has space, and is not in safe mode; closing continues "
-        "automatically"
+        "see that the file system is up, has space, lets this user (storage.user) write, and is not "
+        "in safe mode; closing continues automatically"
     ),
 }
 # In any other phase an hour also waits after its deadline (`etl.deadline_seconds`).

@@ -5,6 +5,8 @@ last reports.
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
+import os
 import re
 import time
 from pathlib import Path
@@ -111,10 +113,34 @@ def test_a_service_with_tls_is_known_by_its_own_certificate(
                 )
             }
         )
-        assert (
-            "does not answer"
-            in service(told.model_copy(update={"service": stranger}), NOW_MS).detail
-        )
+        found = service(told.model_copy(update={"service": stranger}), NOW_MS)
+        assert "its certificate is not accepted" in found.detail
+        assert "name the file that it uses" in found.problems[0].do
+
+
+def test_a_service_whose_certificate_has_expired_says_so_and_does_not_hang(tmp_path: Path) -> None:
+    expired = Authority(tmp_path / "ca").issue(
+        "service", until=dt.datetime.now(dt.UTC) - dt.timedelta(hours=1)
+    )
+    tls = ServiceTls(certificate=expired.certificate, key=expired.key)
+    with served(tls) as running, StateFolder(tmp_path / "service", "service").lock():
+        told = config(tmp_path, running.port)
+        asked = told.service.model_copy(update={"tls": tls})
+        found = service(told.model_copy(update={"service": asked}), NOW_MS)
+    (problem,) = found.problems
+    assert found.state is ComponentState.RUNNING and found.pid == os.getpid()
+    assert "certificate has expired" in problem.what and "renew the file" in problem.do
+
+
+def test_a_service_without_the_tls_of_the_configuration_is_not_called_dead(tmp_path: Path) -> None:
+    pair = Authority(tmp_path / "ca").issue("service")
+    tls = ServiceTls(certificate=pair.certificate, key=pair.key)
+    with serving(Answering) as address:
+        told = config(tmp_path, int(address.rpartition(":")[2]))
+        asked = told.service.model_copy(update={"tls": tls})
+        found = service(told.model_copy(update={"service": asked}), NOW_MS)
+    assert found.state is ComponentState.UNKNOWN and found.problems == ()
+    assert "the TLS handshake fails" in found.detail
 
 
 @pytest.mark.parametrize("held", [True, False])
