@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from hourmark.avro.registry import SchemaRegistry
@@ -43,13 +43,21 @@ def broker_metadata(settings: KafkaCluster, seconds: float = BROKER_SECONDS) -> 
         The metadata as confluent_kafka's `ClusterMetadata`.
 
     Raises:
-        Unavailable: No broker answers in time.
+        Unavailable: No broker answers in time. The message includes what the client reports of the
+            connection, such as a certificate that is not accepted.
     """
+    reported: list[KafkaError] = []
+    own = {"log_level": 0, "error_cb": reported.append}
     try:
-        admin = AdminClient(client_settings(settings) | {"log_level": 0}, logger=_SILENT)
-        return admin.list_topics(timeout=seconds)
+        admin = AdminClient(client_settings(settings) | own, logger=_SILENT)
     except KafkaException as error:
         raise Unavailable(str(error.args[0].str())) from error
+    try:
+        return admin.list_topics(timeout=seconds)
+    except KafkaException as error:
+        admin.poll(0)  # calls `error_cb`
+        reasons = [e.str() for e in reported if e.code() != KafkaError._ALL_BROKERS_DOWN]
+        raise Unavailable("; ".join([str(error.args[0].str()), *reasons[:1]])) from error
 
 
 def kafka_servers(config: Config) -> list[ServerStatus]:

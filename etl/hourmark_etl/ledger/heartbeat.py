@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import os
 import socket
 import threading
 from collections.abc import Mapping
-from typing import Final
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from sqlalchemy import select
 
@@ -33,6 +35,23 @@ SILENT_SECONDS: Final = 20.0  # a driver without a sign for so long does not run
 _SEEN: Final = "driver_seen_ms"
 _GOODBYE: Final = "driver_goodbye_ms"
 _PROCESS: Final = "driver_process"  # process id and host name, separated by a space
+_TAKEOVERS: Final = "driver_takeovers"  # JSON: time and both processes, of the latest ones
+_TAKEOVERS_KEPT: Final = 4
+_BEATING_MS: Final = 10_000  # a driver with so young a heartbeat was running
+
+
+class DriverTakeover(NamedTuple):
+    """A driver that took the lease from another one that was running.
+
+    Attributes:
+        at_ms: Time of the takeover, Unix milliseconds.
+        loser: The process that ran, such as `process 4711 on etl-1`.
+        winner: The process that took the lease.
+    """
+
+    at_ms: int
+    loser: str
+    winner: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,17 +66,20 @@ class DriverSigns:
             since, or if none has ever shut down cleanly.
         pid: Process id of the driver; None if unknown.
         host: Name of the driver's host; empty if unknown.
+        takeovers: The latest cases in which a driver took the lease from one that was running,
+            oldest first.
     """
 
     heartbeat_ms: int | None = None
     goodbye_ms: int | None = None
     pid: int | None = None
     host: str = ""
+    takeovers: tuple[DriverTakeover, ...] = ()
 
     @property
     def process(self) -> str:
         """Return a text such as `process 4711 on etl-1`; empty if the process is unknown."""
-        return "" if self.pid is None else f"process {self.pid} on {self.host}"
+        return "" if self.pid is None else _describe_process(self.pid, self.host)
 
     @property
     def restart_step(self) -> str:
@@ -105,6 +127,10 @@ class DriverSigns:
 NO_SIGNS: Final = DriverSigns()
 
 
+def _describe_process(pid: int, host: str) -> str:
+    return f"process {pid} on {host}"
+
+
 class Heartbeat:
     """A background thread that writes the current time to the ledger every 3 seconds.
 
@@ -146,9 +172,13 @@ class Heartbeat:
                 _write(self._database, self._lease, {_GOODBYE: str(self._clock.now_ms())})
 
     def _run(self) -> None:
+        is_first = True
         while not self._stopping.is_set():
             try:
+                if is_first:
+                    record_takeover(self._database, self._lease, self._clock.now_ms())
                 write_heartbeat(self._database, self._lease, self._clock.now_ms())
+                is_first = False
             except Unavailable:
                 pass  # the driver's loop gets the same error and reports it
             except EtlStop:
@@ -172,6 +202,35 @@ def write_heartbeat(database: Database, lease: Lease, now_ms: int) -> None:
     _write(database, lease, {_SEEN: str(now_ms), _PROCESS: process})
 
 
+def record_takeover(database: Database, lease: Lease, now_ms: int) -> None:
+    """Store that this process has taken the lease from a driver that was running, if it has.
+
+    Call this function before the first heartbeat. Drivers that a supervisor starts again take the
+    lease from each other, and each looks healthy while it has it.
+
+    Args:
+        database: The ledger (the ETL's state database).
+        lease: Lease of the closer, the process that closes hours.
+        now_ms: Current time, Unix milliseconds.
+
+    Raises:
+        StaleDriver: Another process has taken over the lease; nothing was changed.
+        Unavailable: The database does not respond.
+    """
+    before, here = read_driver_signs(database), socket.gethostname()
+    own = _describe_process(os.getpid(), here)
+    was_running = (
+        before.heartbeat_ms is not None
+        and before.goodbye_ms is None
+        and abs(now_ms - before.heartbeat_ms) <= _BEATING_MS
+    )
+    # One that was killed a moment ago, on this machine, is gone.
+    is_gone = before.host == here and not Path(f"/proc/{before.pid}").exists()
+    if was_running and not is_gone and before.process not in ("", own):
+        takeovers = (*before.takeovers, DriverTakeover(now_ms, before.process, own))
+        _write(database, lease, {_TAKEOVERS: json.dumps(takeovers[-_TAKEOVERS_KEPT:])})
+
+
 def _write(database: Database, lease: Lease, values: Mapping[str, str]) -> None:
     with database.transaction(lease) as connection:
         rows = [{"key": key, "value": value} for key, value in values.items()]
@@ -187,7 +246,7 @@ def read_driver_signs(database: Database) -> DriverSigns:
     Returns:
         The times and the process; without values if no driver has ever written a heartbeat.
     """
-    keys = (_SEEN, _GOODBYE, _PROCESS)
+    keys = (_SEEN, _GOODBYE, _PROCESS, _TAKEOVERS)
     query = select(meta.c.key, meta.c.value).where(meta.c.key.in_(keys))
     found = {row.key: row.value for row in database.fetch(query)}
     seen_ms, goodbye_ms = (int(found[key]) if key in found else None for key in keys[:2])
@@ -197,6 +256,7 @@ def read_driver_signs(database: Database) -> DriverSigns:
         goodbye_ms=goodbye_ms if goodbye_ms is not None and goodbye_ms >= (seen_ms or 0) else None,
         pid=int(pid) if pid else None,
         host=host,
+        takeovers=tuple(DriverTakeover(*each) for each in json.loads(found.get(_TAKEOVERS, "[]"))),
     )
 
 

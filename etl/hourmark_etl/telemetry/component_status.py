@@ -7,8 +7,11 @@ old, the check waits for the next one, because this machine's clock may be wrong
 
 from __future__ import annotations
 
+import dataclasses
 import re
+import shutil
 import time
+from collections.abc import Iterator
 from typing import Final
 from urllib.error import URLError
 
@@ -30,6 +33,7 @@ from hourmark_etl.ledger.heartbeat import (
 )
 from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
 
+TAKEOVERS_MS: Final = 1_800_000
 HANGS_MS: Final = 120_000  # the alarm in docs/metrics.md uses the same limit
 _ANSWER_S: Final = 3.0
 # Three missed heartbeats are enough if the process does not respond either.
@@ -77,9 +81,29 @@ def driver_status(config: Config, now_ms: int) -> ComponentStatus:
         is_elsewhere = isinstance(error, NoLedger) or (file is not None and not file.is_file())
         problems = () if is_elsewhere else (_away(error),)
         known = ComponentStatus(ComponentState.UNKNOWN, str(error), problems=problems)
+    known = dataclasses.replace(
+        known, problems=(*_alternating_drivers(signs, now_ms), *known.problems)
+    )
     if not answer:
         return known
-    return _polled(answer, address, known, signs, now_ms)
+    return _polled(answer, address, known, signs, config, now_ms)
+
+
+def _alternating_drivers(signs: DriverSigns, now_ms: int) -> Iterator[Problem]:
+    # One takeover is an operator's; each of several ends what the other driver had begun.
+    recent = [t for t in signs.takeovers if now_ms - t.at_ms <= TAKEOVERS_MS]
+    if len(recent) > 1:
+        last = recent[-1]
+        yield Problem(
+            cause=CauseClass.COMPONENT,
+            key="drivers",
+            subject="etl drivers",
+            what=f"{last.loser} and {last.winner} take the lease from each other, {len(recent)} "
+            f"times in {format_age(recent[0].at_ms, now_ms)}: each ends what the other has begun",
+            do="stop one of the two, and disable its supervisor (`systemctl disable --now "
+            "hourmark-etl`)",
+            since_ms=recent[0].at_ms,
+        )
 
 
 def _ask_metrics(address: str) -> str | None:
@@ -97,11 +121,18 @@ def _ask_metrics(address: str) -> str | None:
 
 
 def _polled(
-    answer: str, address: str, known: ComponentStatus, signs: DriverSigns, now_ms: int
+    answer: str,
+    address: str,
+    known: ComponentStatus,
+    signs: DriverSigns,
+    config: Config,
+    now_ms: int,
 ) -> ComponentStatus:
     found = _LAST_POLL.search(answer)
     polled_ms = round(float(found[1]) * 1000) if found is not None else 0
     problems = tuple(problem for problem in known.problems if problem.key != _KEY)
+    if polled_ms and now_ms - polled_ms <= HANGS_MS and len(problems) < len(known.problems):
+        problems = (*problems, _writes_nothing(address, signs, config, now_ms))
     if not polled_ms:
         return ComponentStatus(
             ComponentState.RUNNING,
@@ -123,6 +154,20 @@ def _polled(
     )
     return ComponentStatus(
         ComponentState.SILENT, detail, heard_at_ms=polled_ms, problems=(*problems, hangs)
+    )
+
+
+def _writes_nothing(address: str, signs: DriverSigns, config: Config, now_ms: int) -> Problem:
+    # A driver polls, and the heartbeats in the ledger have ended.
+    age = format_age(signs.heartbeat_ms or now_ms, now_ms)
+    disk, file = "", sqlite_file(config.etl.ledger)
+    if file is not None:
+        disk = f" ({shutil.disk_usage(file.parent).free >> 20} MiB are free in {file.parent})"
+    return _problem(
+        f"a driver runs ({address}), and none has written to the ledger for {age}: nothing closes",
+        f"see that the ledger can be written{disk}; if it can, that driver stages a shard alone, "
+        f"and the one that closes does not run: {signs.restart_step}",
+        signs.heartbeat_ms or now_ms,
     )
 
 

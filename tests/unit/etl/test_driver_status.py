@@ -27,6 +27,7 @@ from hourmark_etl.ledger.heartbeat import (
     Heartbeat,
     last_heartbeat_ms,
     read_driver_signs,
+    record_takeover,
     write_heartbeat,
 )
 from hourmark_etl.telemetry.component_status import HANGS_MS, driver_status
@@ -199,3 +200,52 @@ def test_a_driver_is_asked_at_its_metrics_and_one_that_hangs_is_silent(tmp_path:
     finally:
         stop()
     assert ask(tmp_path, port).state is ComponentState.UNKNOWN
+
+
+def test_a_driver_that_polls_and_cannot_write_to_the_ledger_is_a_problem(tmp_path: Path) -> None:
+    """As on a full disk; or the driver of another shard answers, and the one that closes is dead."""
+    with Database(f"sqlite:///{tmp_path}/ledger.sqlite") as database:
+        lease = database.acquire(CLOSER)
+        write_heartbeat(database, lease, NOW_MS - 60_000)
+    metrics, port = EtlMetrics(), free_port()
+    stop = serve_metrics(metrics.registry, "etl", "127.0.0.1", port)
+    try:
+        metrics.last_poll.set(NOW_MS / 1000 - 3)
+        (problem,) = ask(tmp_path, port).problems
+    finally:
+        stop()
+    assert "none has written to the ledger for 60 s" in problem.what
+    assert "MiB are free in" in problem.do and "stages a shard alone" in problem.do
+
+
+def beat_as(database: Database, process: str, at_ms: int) -> None:
+    """Another process takes the lease and gives a sign of life."""
+    lease = database.acquire(CLOSER)
+    record_takeover(database, lease, at_ms)
+    write_heartbeat(database, lease, at_ms)
+    with database.transaction() as connection:
+        of_process = tables.meta.c.key == "driver_process"
+        connection.execute(update(tables.meta).values(value=process).where(of_process))
+
+
+def test_two_drivers_that_take_the_lease_from_each_other_are_named(tmp_path: Path) -> None:
+    with Database(f"sqlite:///{tmp_path}/ledger.sqlite") as database:
+        for n in range(3):
+            beat_as(database, "7 etl-2", NOW_MS - 300_000 + n * 60_000)
+            problems = ask(tmp_path, free_port(), NOW_MS - 300_000 + n * 60_000).problems
+            assert problems == (), "each took it from one that was silent for a minute"
+        for n in range(3):
+            beat_as(database, f"7 etl-{n}", NOW_MS - 30_000 + n * 5000)
+        (problem,) = ask(tmp_path, free_port(), NOW_MS - 15_000).problems
+    assert "take the lease from each other, 2 times" in problem.what
+    assert f"process {os.getpid()} on" in problem.what and "stop one of the two" in problem.do
+    assert ask(tmp_path, free_port(), NOW_MS + 1_900_000).problems[0].subject == "etl driver"
+
+
+def test_a_driver_that_replaces_one_that_was_killed_takes_the_lease_from_nobody(
+    tmp_path: Path,
+) -> None:
+    with Database(f"sqlite:///{tmp_path}/ledger.sqlite") as database:
+        for n in range(3):
+            beat_as(database, f"{1 << 30} {socket.gethostname()}", NOW_MS - 30_000 + n * 5000)
+        assert ask(tmp_path, free_port(), NOW_MS - 15_000).problems == ()
