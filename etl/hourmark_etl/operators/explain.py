@@ -439,13 +439,7 @@ def _reasons(facts: HourFacts, f: Frontier) -> Iterator[Reason]:
         return
     heard_ms = max((r.received_at_ms for r in facts.reporters), default=facts.now_ms)
     if stale := not silent and facts.now_ms - heard_ms > STALE_SECONDS * 1000:
-        yield Reason(
-            "the newest report in the ledger is "
-            f"{format_duration((facts.now_ms - heard_ms) / 1000)} old: what follows may be, too",
-            "see in `hourmark status` that services, storage and Kafka work, that the mirror copies "
-            "(`hourmark mirror lag`), and in the log of `hourmark etl run` that batches are staged",
-            heard_ms,
-        )
+        yield _stale_reports(facts, heard_ms)
     unread = ""
     if silent:
         unread = "start the driver, and run the command again: later reports have not been read yet"
@@ -468,6 +462,23 @@ def _reasons(facts: HourFacts, f: Frontier) -> Iterator[Reason]:
             "one was an acknowledged event, the promise of it is not kept",
             f"`hourmark etl set-aside ls {f.event_type}` names each with its reason",
         )
+
+
+def _stale_reports(facts: HourFacts, heard_ms: int) -> Reason:
+    what = (
+        "the newest report in the ledger is "
+        f"{format_duration((facts.now_ms - heard_ms) / 1000)} old: what follows may be, too"
+    )
+    do = (
+        "see in `hourmark status` that services, storage and Kafka work, that the mirror copies "
+        "(`hourmark mirror lag`), and in the log of `hourmark etl run` that batches are staged"
+    )
+    read_ms = max(r.heard_at_ms for r in facts.reporters)
+    if facts.now_ms - read_ms <= STALE_SECONDS * 1000:
+        # Reports are read, each of them old: their way is long, or a clock is wrong.
+        what += f"; it was read {format_duration(max(0, facts.now_ms - read_ms) / 1000)} ago"
+        do = f"compare clocks: `hourmark doctor --only clocks`; if they agree: {do}"
+    return Reason(what, do, heard_ms)
 
 
 def _no_driver(silent: str, driver: DriverSigns) -> Reason:

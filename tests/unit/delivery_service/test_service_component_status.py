@@ -28,6 +28,7 @@ from hourmark.config.groups import (
 from hourmark.config.loading import Config
 from hourmark.records.host_reports import HostReport
 from hourmark.state_folder import StateFolder
+from hourmark_delivery_service import component_status
 from hourmark_delivery_service.component_status import (
     service,
     status_from_reports,
@@ -261,3 +262,35 @@ def test_reports_tell_who_is_live_who_fell_silent_and_who_said_goodbye() -> None
 def test_of_many_hosts_the_newest_are_named() -> None:
     found = status_from_reports([report(f"web-{n}", n) for n in range(9)], NOW_MS)
     assert "web-0 (0 s ago)" in found.detail and found.detail.endswith("web-4 (4 s ago) and 4 more")
+
+
+def kind(made: HostReport, name: str) -> HostReport:
+    return dataclasses.replace(made, kind=name)
+
+
+@pytest.mark.parametrize("are_alive", [True, False])
+def test_reports_that_are_old_and_go_on_arriving_show_a_clock_and_no_silent_hosts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, are_alive: bool
+) -> None:
+    """The clock of this machine is ten minutes ahead; or all hosts have been silent for so long."""
+    reads = [
+        [
+            kind(report("svc", 600 - n), "service"),
+            report("web-1", 601 - n),
+            report("web-2", 602 - n),
+        ]
+        for n in (0, 3 if are_alive else 0)
+    ]
+    monkeypatch.setattr(component_status, "_INTERVAL_S", 0.0)
+    for status in (tailers, service):
+        left = iter(reads)
+        monkeypatch.setattr(component_status, "_read_reports", lambda _, left=left: next(left))
+        found = status(config(tmp_path), NOW_MS)
+        kinds = {problem.cause for problem in found.problems}
+        if not are_alive:  # without a service, tailers are not to blame
+            assert kinds == ({CauseClass.HOST} if status is service else set())
+        else:
+            assert kinds == {CauseClass.CLOCK}
+            (problem,) = found.problems
+            assert "times 597 s behind this machine's clock" in problem.what
+            assert found.state is ComponentState.RUNNING

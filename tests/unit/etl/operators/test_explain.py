@@ -156,6 +156,18 @@ def test_a_ledger_into_which_nothing_is_staged_says_so_first() -> None:
     assert second.do.startswith("resolve the reason above"), "nobody is blamed for old reports"
 
 
+def test_old_reports_that_are_read_now_may_show_a_wrong_clock() -> None:
+    """As on a driver's machine whose clock is ten minutes ahead."""
+    now_ms = END + 61_000
+    late = dataclasses.replace(SERVICE, received_at_ms=now_ms - 600_000, heard_at_ms=now_ms - 2000)
+    first, *_ = told(reporters=(late,))
+    assert first.what.endswith("10 min old: what follows may be, too; it was read 2 s ago")
+    assert first.do.startswith("compare clocks: `hourmark doctor --only clocks`; if they agree: ")
+    unread = dataclasses.replace(late, heard_at_ms=now_ms - 590_000)
+    first, *_ = told(reporters=(unread,))
+    assert "compare clocks" not in first.do, "nothing is read"
+
+
 DEAD = END - 46 * 60_000  # when a driver was last seen, 47 minutes before these questions
 
 

@@ -111,6 +111,17 @@ def test_numbers_that_differ_between_types_do_not_make_two_causes() -> None:
     assert found.count == 2
 
 
+def test_types_that_wait_for_hosts_of_like_names_are_one_problem_that_says_so() -> None:
+    world = waiting(3, ClosingPhase.REPORTS, "tailer web-1 had caught up 9 s before its end")
+    (same,) = find(**world)
+    assert "other names or numbers" not in same.do
+    world["blockers"]["type-002"] = dataclasses.replace(
+        world["blockers"]["type-002"], what=("tailer web-2 had caught up 9 s before its end",)
+    )
+    (found,) = find(**world)
+    assert found.count == 3 and "others of them wait for the same with other names" in found.do
+
+
 @pytest.mark.parametrize(
     ("phase", "waits_ms", "is_found"),
     [
@@ -246,3 +257,15 @@ def test_the_dead_letters_of_the_newest_closed_buckets_are_named(
     told = types_status(config, newest.end_ms + 60_000).detail
     assert "5 dead letters in the newest closed buckets: `hourmark dead-letters ls`" in told
     assert "dead letter" not in types_status(config, newest.end_ms + 3 * 3_600_000).detail
+
+
+def test_a_driver_whose_clock_is_behind_those_of_all_services_is_named_and_no_service() -> None:
+    services = [
+        of(SERVICE, 1000, host_id=c * 32, host_name=f"svc-{c}", received_at_ms=NOW_MS + 600_000 + n)
+        for n, c in enumerate("stu")
+    ]
+    (found,) = find(reporters=[*services, TAILER])
+    assert (found.cause, found.subject) == (CauseClass.CLOCK, "clock of the etl driver")
+    assert "about 601 s behind the clocks of all 3 delivery services" in found.what
+    other = dataclasses.replace(services[0], received_at_ms=NOW_MS + 300_000)
+    assert len(find(reporters=[other, *services[1:], TAILER])) == 3, "they do not agree"
