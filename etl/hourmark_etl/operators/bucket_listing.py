@@ -20,7 +20,7 @@ from pydantic_core import from_json
 
 from hourmark.config.loading import Config
 from hourmark.config.redaction import redact
-from hourmark.errors import HourmarkError
+from hourmark.errors import HourmarkError, UsageError
 from hourmark.printing import cut_text
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Grade, Manifest
@@ -351,7 +351,7 @@ def _collect(
     try:
         with open_existing_ledger(config) as database:
             return collect(_ledger_rows(database, config, selection, now_ms))
-    except NotClosed:
+    except (NotClosed, UsageError):
         raise
     except HourmarkError as error:
         if not selection.wants_closed:

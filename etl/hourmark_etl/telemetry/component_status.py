@@ -18,7 +18,7 @@ from urllib.error import URLError
 from hourmark.commands.component_status import LOOPBACK, ComponentState, ComponentStatus, format_age
 from hourmark.commands.problems import CauseClass, Problem
 from hourmark.config.loading import Config
-from hourmark.errors import HourmarkError
+from hourmark.errors import HourmarkError, UsageError
 from hourmark_etl.errors import LostLedger, NoLedger
 from hourmark_etl.humanize import format_iso
 from hourmark_etl.ledger.database import CLOSER, Database
@@ -270,10 +270,7 @@ def _lost(error: HourmarkError) -> Problem:
 
 
 def _away(error: HourmarkError) -> Problem:
-    return Problem(
-        cause=CauseClass.SERVER,
-        key="ledger",
-        subject="ledger",
-        what=str(error),
-        do="see that the database of etl.ledger runs and accepts this user; then repeat the command",
-    )
+    do = "see that the database of etl.ledger runs and accepts this user; then repeat the command"
+    if isinstance(error, UsageError):
+        do = "as it says; `hourmark config show` names the file of each setting"
+    return Problem(cause=CauseClass.SERVER, key="ledger", subject="ledger", what=str(error), do=do)
