@@ -379,10 +379,15 @@ def _ledger_rows(
         staged = read_oldest_staged_hours(database, types)
         for f in found:
             if f.state is HourState.DAMAGED or selection.includes_hour(f.hour):
-                row = open_bucket_row(f, waiting.get(f.event_type), silent, now_ms)
-                staged_s = staged.get(f.event_type)
-                row["staged_hour"] = None if staged_s is None else str(Hour(staged_s, length_s))
-                yield row, False
+                open_row = open_bucket_row(f, waiting.get(f.event_type), silent, now_ms)
+                at_s = staged.get(f.event_type)
+                yield (
+                    {
+                        **open_row,
+                        "staged_hour": None if at_s is None else str(Hour(at_s, length_s)),
+                    },
+                    False,
+                )
     if selection.wants_closed:
         first_s = selection.first.start_s if selection.first else 0
         ends_s = {f.event_type: _end_of_closed_s(f, selection) for f in found}

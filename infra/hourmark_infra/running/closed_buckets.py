@@ -122,7 +122,7 @@ def find_open_hour(
         remains.
     """
     before = list(before)
-    if staged := [row["staged_hour"] for row in open_rows if row.get("staged_hour")]:
+    if staged := [str(row["staged_hour"]) for row in open_rows if row.get("staged_hour")]:
         return max(hour, min(staged))
     since = next_hours(before)
     closing = {row["type"] for row in closed if row["hour"] >= since.get(row["type"], "")}

@@ -112,11 +112,11 @@ def test_events_of_old_hours_are_late_once_a_bucket_of_their_type_is_closed(
         return found.timely, found.late
 
     assert counts() == (5, 0), "they are back-filled"
-    changes: dict[str, int | None]
-    for changes in ({"backfilled_hour": old_s}, {"hour": HOUR.end_s, "backfilled_hour": None}):
-        of_click = tables.frontiers.c.type == "click"
-        rewrite(database, tables.frontiers, of_click, **changes)
-        assert counts() == (0, 5)
+    of_click = tables.frontiers.c.type == "click"
+    rewrite(database, tables.frontiers, of_click, backfilled_hour=old_s)
+    assert counts() == (0, 5), "a newer hour was back-filled"
+    rewrite(database, tables.frontiers, of_click, hour=HOUR.end_s, backfilled_hour=None)
+    assert counts() == (0, 5)
     database.close()
 
 

@@ -50,7 +50,7 @@ def test_a_full_disk_is_named_before_what_waits_for_it(
 ) -> None:
     (tmp_path / "root" / "click").mkdir(parents=True)
     usage = shutil.disk_usage(tmp_path)._replace(free=(FREE_MIB_MIN << 20) - 1)
-    monkeypatch.setattr(storage_server.shutil, "disk_usage", lambda _: usage)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     found = ask(tmp_path)
     assert not found.healthy and found.detail.startswith(f"{FREE_MIB_MIN - 1} MiB are free")
     assert "disk-full.md" in found.do
