@@ -32,6 +32,7 @@ LOOPBACK: Final = build_opener(ProxyHandler({}))  # requests to this machine mus
 # A component that reported within this time is running. Components report every two seconds, and one
 # that died is to be named within 30 seconds.
 FRESH_MS: Final = 20_000
+NOT_RESOLVED: Final = "does not resolve"
 
 COMPONENTS: Final[Mapping[str, str]] = {
     # component: module:function
@@ -220,7 +221,7 @@ def check_listening(cluster: KafkaCluster, name: str) -> None:
             with socket.create_connection((host.strip("[]"), int(port)), timeout=1.0):
                 return
         except socket.gaierror as error:
-            reasons.append(f"the name {host} does not resolve ({error.strerror})")
+            reasons.append(f"the name {host} {NOT_RESOLVED} ({error.strerror})")
         except TimeoutError:
             reasons.append("no answer within 1 s")
         except (OSError, ValueError) as error:

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from hourmark.avro.registry import SchemaRegistry
-from hourmark.commands.component_status import check_listening
+from hourmark.commands.component_status import NOT_RESOLVED, check_listening
 from hourmark.commands.server_status import ServerStatus
 from hourmark.config.groups import KafkaCluster
 from hourmark.config.loading import Config
@@ -137,14 +137,26 @@ def _ask_each(
     return {address: found.get(address, late) for address in addresses}
 
 
-def silent_broker_step(address: str) -> str:
+def silent_broker_step(address: str, why: str) -> str:
     """Return the operator's next step if a broker does not answer.
 
     Args:
         address: Address of the broker, as `host:port`.
+        why: The reason, from `ask_brokers`.
     """
+    host = address.rpartition(":")[0]
+    if NOT_RESOLVED in why:
+        return (
+            f"correct the address in the configuration (kafka), or let this machine resolve {host} "
+            "(DNS, /etc/hosts); a broker is named by its advertised.listeners"
+        )
+    if "SSL" in why:
+        return (
+            f"compare security.protocol and the certificates of kafka's properties with those of "
+            f"{host}"
+        )
     return (
-        f"on {address.rpartition(':')[0]}: see that the broker runs and its log; the others "
+        f"on {host}: see that the broker runs and its log; the others "
         "go on without it while enough replicas are in sync"
     )
 
@@ -156,7 +168,7 @@ def _broker(name: str, address: str, answer: ClusterMetadata | str) -> ServerSta
             address=address,
             healthy=False,
             detail=answer,
-            do=silent_broker_step(address),
+            do=silent_broker_step(address, answer),
         )
     return ServerStatus(
         name=f"{name} broker",

@@ -88,7 +88,7 @@ def evaluate_brokers(
     for address, why in silent.items():
         number = f" (id {ids[address]})" if address in ids else ""
         yield finding_result(
-            CHECK, f"{cluster} broker {address}{number}", why, silent_broker_step(address)
+            CHECK, f"{cluster} broker {address}{number}", why, silent_broker_step(address, why)
         )
     named = ", ".join(
         f"{number} at {address}"

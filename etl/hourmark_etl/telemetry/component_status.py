@@ -162,7 +162,8 @@ def _writes_nothing(address: str, signs: DriverSigns, config: Config, now_ms: in
     age = format_age(signs.heartbeat_ms or now_ms, now_ms)
     disk, file = "", sqlite_file(config.etl.ledger)
     if file is not None:
-        disk = f" ({shutil.disk_usage(file.parent).free >> 20} MiB are free in {file.parent})"
+        free_mib = shutil.disk_usage(file.parent).free >> 20
+        disk = f" ({free_mib} MiB are free; `fuser {file}` names programs that may lock it)"
     return _problem(
         f"a driver runs ({address}), and none has written to the ledger for {age}: nothing closes",
         f"see that the ledger can be written{disk}; if it can, that driver stages a shard alone, "

@@ -215,7 +215,10 @@ def test_a_driver_that_polls_and_cannot_write_to_the_ledger_is_a_problem(tmp_pat
     finally:
         stop()
     assert "none has written to the ledger for 60 s" in problem.what
-    assert "MiB are free in" in problem.do and "stages a shard alone" in problem.do
+    assert (
+        f"MiB are free; `fuser {tmp_path}/ledger.sqlite`" in problem.do
+        and "stages a shard alone" in problem.do
+    )
 
 
 def beat_as(database: Database, process: str, at_ms: int) -> None:

@@ -8,7 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from hourmark.commands.kafka_servers import ask_brokers, broker_metadata, first_metadata
+from hourmark.commands.kafka_servers import (
+    ask_brokers,
+    broker_metadata,
+    first_metadata,
+    silent_broker_step,
+)
 from hourmark.config.groups import KafkaCluster
 from hourmark.errors import Unavailable
 
@@ -34,8 +39,11 @@ def closing() -> Iterator[str]:
 
 def test_a_tls_handshake_that_fails_is_named(closing: str) -> None:
     settings = KafkaCluster(bootstrap=closing, properties={"security.protocol": "SSL"})
-    with pytest.raises(Unavailable, match=r"transport failure; ssl://.*SSL_HANDSHAKE"):
+    with pytest.raises(Unavailable, match=r"transport failure; ssl://.*SSL_HANDSHAKE") as failed:
         broker_metadata(settings, 2)
+    assert "security.protocol and the certificates" in silent_broker_step(
+        closing, str(failed.value)
+    )
 
 
 def test_each_bootstrap_address_has_its_own_reason(closing: str) -> None:
