@@ -247,13 +247,13 @@ def _said(
 
 def _times_out_at_ms(facts: HourFacts, f: Frontier) -> int | None:
     # None if the hour does not close by time alone in the present situation.
-    at_ms = f.due_ms + round(facts.deadline_seconds * 1000)
+    at_ms = max(f.due_ms, f.awaited_ms) + round(facts.deadline_seconds * 1000)
     if f.state is not HourState.OPEN or not f.hour.end_ms <= facts.now_ms < at_ms:
         return None
     waits = facts.blocker is not None and facts.blocker.phase not in _ENDED_BY_DEADLINE
-    # Only the closer knows when it noticed the oldest hour to back-fill.
-    is_noticed = f.hour < f.first_hour and f.previous_hour is None
-    if waits or is_noticed or facts.override is not None or facts.missing_driver:
+    # The oldest hour to back-fill counts from when the closer notices it.
+    is_unnoticed = f.hour < f.first_hour and f.previous_hour is None and not f.noticed_ms
+    if waits or is_unnoticed or facts.override is not None or facts.missing_driver:
         return None
     return (
         None if describe_clock_difference(LatestReports(facts.reporters), facts.now_ms) else at_ms
@@ -546,7 +546,7 @@ def _behind(facts: HourFacts, f: Frontier, unread: str) -> Iterator[Reason]:
         return
     for group in reports.awaited_reporters(f):
         for r in group:
-            if (r.caught_up_at_ms or 0) >= f.hour.end_ms:
+            if (r.caught_up_at_ms or 0) >= f.awaited_ms:
                 break
             yield _source(r, f, facts, unread)
 
@@ -562,9 +562,10 @@ def _source(r: ReportedSource, f: Frontier, facts: HourFacts, unread: str) -> Re
     if r.caught_up_at_ms is None:
         caught_up = "has never caught up"
     else:
+        event = "the back-fill began" if f.noticed_ms > f.hour.end_ms else "the hour's end"
         caught_up = (
-            f"had caught up {format_duration((f.hour.end_ms - r.caught_up_at_ms) / 1000)} before the "
-            "hour's end"
+            f"had caught up {format_duration((f.awaited_ms - r.caught_up_at_ms) / 1000)} before "
+            f"{event}"
         )
     pending = f", {format_count(r.pending_bytes, 'byte')} pending" if r.pending_bytes else ""
     age = f"was {format_duration(age_s)} old then" if silent else f"is {format_duration(age_s)} old"

@@ -46,6 +46,7 @@ from hourmark.rules.event_types import EventType, Source
 from hourmark_etl.buckets.verify import verify_bucket
 from hourmark_etl.closing.cut.cut import Waiting
 from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.backfill import read_backfill_notices
 from hourmark_etl.ledger.heartbeat import DriverSigns
 from hourmark_etl.operators.explain import explain_hour
 from hourmark_etl.operators.hour_facts import read_hour_facts
@@ -121,7 +122,13 @@ def test_an_old_hour_that_was_noticed_late_says_what_it_waits_for(world: World) 
     facts = read_hour_facts(world.database, world.config, "click", OLDEST, world.clock.now_ms())
     now_ms = world.clock.now_ms() - 20_000
     facts = dataclasses.replace(facts, now_ms=now_ms, driver=DriverSigns(heartbeat_ms=now_ms))
-    assert explain_hour(facts).times_out_at_ms is None, "the ledger has no time of the notice"
+    answer = explain_hour(facts)
+    assert (
+        "host-0" in answer.reasons[0].what
+        and "before the back-fill began" in answer.reasons[0].what
+    )
+    noticed_ms = read_backfill_notices(world.database)["click"].noticed_ms
+    assert answer.times_out_at_ms == noticed_ms + round(1000 * deadline_s)
     world.clock.advance(deadline_s)
     settle(world)
     assert manifest(world, at=OLDEST).grade.value == "timed_out"
