@@ -219,11 +219,11 @@ def _read_ledger(
 
 
 def _continue_or_end(signs: DriverSigns) -> str:
-    commands = "" if signs.pid is None else f" (`kill -CONT {signs.pid}`)"
-    end = "" if signs.pid is None else f"`kill -KILL {signs.pid}`, which "
+    cont, kill = (
+        "" if signs.pid is None else f": `kill -{name} {signs.pid}`" for name in ("CONT", "KILL")
+    )
     return (
-        f"continue it if it was suspended{commands or ' (SIGCONT)'}, else end it "
-        f"({end or 'SIGKILL '}loses nothing)"
+        f"continue it if it was suspended (SIGCONT{cont}), else end it (SIGKILL loses nothing{kill})"
     )
 
 
