@@ -222,9 +222,7 @@ def _continue_or_end(signs: DriverSigns) -> str:
     cont, kill = (
         "" if signs.pid is None else f": `kill -{name} {signs.pid}`" for name in ("CONT", "KILL")
     )
-    return (
-        f"continue it if it was suspended (SIGCONT{cont}), else end it (SIGKILL loses nothing{kill})"
-    )
+    return f"continue it if it was suspended (SIGCONT{cont}), else end it (SIGKILL loses nothing{kill})"
 
 
 def _is_beating(database: Database, seen_ms: int) -> bool:
