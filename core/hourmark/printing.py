@@ -46,6 +46,24 @@ def name_some(names: Sequence[object], most: int = 3) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
+def cut_text(text: str, length_max: int) -> str:
+    """Shorten a text for one line of a table or report, at the end of a word.
+
+    Args:
+        text: Text of one line.
+        length_max: Maximum number of characters that are kept.
+
+    Returns:
+        The text if it is short enough. Otherwise its beginning up to the end of a word, followed by
+        ` …`; a word that is longer than half of `length_max` is cut.
+    """
+    if len(text) <= length_max:
+        return text
+    words = text[: length_max + 1].rpartition(" ")[0].rstrip(" ,;:(")
+    kept = words if len(words) >= length_max // 2 else text[:length_max]
+    return f"{kept} …"
+
+
 def printable(text: str) -> str:
     r"""Escape a string so that it can be printed on one line of a terminal or log.
 

@@ -10,9 +10,10 @@ import contextlib
 import dataclasses
 import json
 import ssl
+import time
 from collections.abc import Collection
 from typing import IO, Final
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
 from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, build_opener
 
 from hourmark.commands.component_status import (
@@ -36,7 +37,13 @@ from hourmark.state_folder import StateFolder
 
 _ANSWER_S: Final = 5.0
 _REPORTS_S: Final = 6.0
+_REPORTS_AGAIN_S: Final = 2.0
+_INTERVAL_S: Final = 2.5  # reports are sent every two seconds
+_NEVER_MS: Final = 1 << 62
 _NAMED_MAX: Final = 5
+_COMPARE_CLOCKS: Final = (
+    "`timedatectl` and `chronyc tracking` on the machine of each service, and on this one"
+)
 _STARTS_S: Final = 20.0  # a service checks its parsers before it listens
 
 
@@ -54,7 +61,9 @@ def service(config: Config, now_ms: int) -> ComponentStatus:
         The status. Its state is:
 
         - `RUNNING` if the endpoint responds, even if the service is not ready. The detail lists its
-          warnings, or the reasons why it is not ready. Each of them is a problem.
+          warnings, or the reasons why it is not ready. Each of them is a problem, and so is a
+          certificate that is not accepted, such as an expired one.
+        - `UNKNOWN` if a process responds, and the TLS handshake fails for another reason
         - `RUNNING` if the service's process started on this machine in the last 20 seconds
         - `SILENT` if the process runs on this machine, started earlier, and does not respond, or if
           it has ended without a final report
@@ -64,14 +73,14 @@ def service(config: Config, now_ms: int) -> ComponentStatus:
     address, opener = _address(config.service), _opener(config.service.tls)
     folder = StateFolder(config.service.state_dir, "service")
     pid = folder.holder()
-    host_id, reports = _host_id(folder), list[HostReport]()
+    host_id, reports, clock = _host_id(folder), list[HostReport](), tuple[Problem, ...]()
     try:
-        reports = _latest_reports(config)
-        others = status_from_reports([r for r in reports if r.kind == "service"], now_ms)
+        reports, at_ms, clock = _latest_reports(config, now_ms)
+        others = status_from_reports([r for r in reports if r.kind == "service"], at_ms)
     except Unavailable as error:
         others = ComponentStatus(ComponentState.NOT_RUNNING, str(error))
     # Other instances than this one, which answers for itself.
-    problems = tuple(p for p in others.problems if p.key != f"host:{host_id}")
+    problems = (*clock, *(p for p in others.problems if p.key != f"host:{host_id}"))
     try:
         with opener.open(f"{address}/readyz", timeout=_ANSWER_S) as answer:
             warnings = _told(answer, "warnings")
@@ -92,12 +101,15 @@ def service(config: Config, now_ms: int) -> ComponentStatus:
             now_ms,
             (_not_ready(address, reasons), *problems),
         )
+    except URLError as error:
+        if isinstance(error.reason, ssl.SSLError):
+            return _untrusted(address, pid, now_ms, error.reason, problems)
     except OSError:
         pass
     told = f"does not answer at {address}; {others.detail}"
     if pid is None:
         if not any(r.host_id == host_id and not r.goodbye for r in reports):
-            return dataclasses.replace(others, detail=told)
+            return dataclasses.replace(others, detail=told, problems=problems)
         ended = (_ended(address), *problems)
         return dataclasses.replace(others, state=ComponentState.SILENT, detail=told, problems=ended)
     since_ms = folder.locked_at_ms()
@@ -106,6 +118,24 @@ def service(config: Config, now_ms: int) -> ComponentStatus:
         return ComponentStatus(ComponentState.RUNNING, detail, pid, others.heard_at_ms, problems)
     hangs = _hangs(address, pid)
     return ComponentStatus(ComponentState.SILENT, told, pid, others.heard_at_ms, (hangs, *problems))
+
+
+def _untrusted(
+    address: str, pid: int | None, now_ms: int, error: ssl.SSLError, problems: tuple[Problem, ...]
+) -> ComponentStatus:
+    # A process answers, so neither its log nor a restart is the next step.
+    if not isinstance(error, ssl.SSLCertVerificationError):
+        detail = f"answers at {address}, and the TLS handshake fails: {error.reason or error}"
+        return ComponentStatus(ComponentState.UNKNOWN, detail, pid, None, problems)
+    what = f"its certificate is not accepted: {error.verify_message}"
+    refused = _unavailable(
+        address,
+        f"{what}; tailers and clients refuse it for the same reason",
+        "renew the file service.tls.certificate, and send the service SIGHUP; or name the file that "
+        "it uses",
+    )
+    detail = f"answers at {address}; {what}"
+    return ComponentStatus(ComponentState.RUNNING, detail, pid, now_ms, (refused, *problems))
 
 
 def _host_id(folder: StateFolder) -> str | None:
@@ -179,25 +209,50 @@ def tailers(config: Config, now_ms: int) -> ComponentStatus:
         Otherwise the result of `status_from_reports`.
     """
     pid = StateFolder(config.tailer.state_dir, "tailer").holder()
+    clock = tuple[Problem, ...]()
     try:
-        known = tailers_from_reports(_latest_reports(config), now_ms)
+        reports, now_ms, clock = _latest_reports(config, now_ms)
+        known = tailers_from_reports(reports, now_ms)
     except Unavailable as error:
         known = ComponentStatus(ComponentState.UNKNOWN, str(error))
     # Hours are closed without a tailer that is silent past the deadline.
     awaited_s = config.etl.deadline_seconds + config.parsing.bucket_seconds
-    problems = tuple(
-        p for p in known.problems if now_ms - (p.since_ms or now_ms) <= awaited_s * 1000
+    problems = (
+        *clock,
+        *(p for p in known.problems if now_ms - (p.since_ms or now_ms) <= awaited_s * 1000),
     )
     return dataclasses.replace(
         known, state=ComponentState.RUNNING if pid else known.state, pid=pid, problems=problems
     )
 
 
-def _latest_reports(config: Config) -> list[HostReport]:
-    # Raises Unavailable. A broker that hangs would delay the answer by 15 s, after that of the
-    # service is known.
-    found = call_all({"reports": lambda: _read_reports(config)}, _REPORTS_S)
-    late = Unavailable(f"the edge cluster did not answer within {_REPORTS_S:g} s")
+def _latest_reports(
+    config: Config, now_ms: int
+) -> tuple[list[HostReport], int, tuple[Problem, ...]]:
+    # Return the reports, the time to compare them with, and the problem of a clock. Where all
+    # reports are old and new ones arrive, the reporters are alive, and this machine's clock or that
+    # of the services is wrong. A cluster that answers slowly leaves no time to see that. Raises
+    # Unavailable.
+    began_s = time.monotonic()
+    reports = _read_reports_within(config, _REPORTS_S)
+    before = {r.host_id: r.received_at_ms for r in reports if not r.goodbye}
+    is_slow = time.monotonic() - began_s > _REPORTS_AGAIN_S
+    if not before or is_slow or now_ms - max(before.values()) <= FRESH_MS:
+        return reports, now_ms, ()
+    time.sleep(_INTERVAL_S)
+    reports = _read_reports_within(config, _REPORTS_AGAIN_S)
+    newer = [
+        r.received_at_ms for r in reports if r.received_at_ms > before.get(r.host_id, _NEVER_MS)
+    ]
+    if not newer:
+        return reports, now_ms, ()
+    return reports, max(newer), (_behind(now_ms - max(newer)),)
+
+
+def _read_reports_within(config: Config, seconds: float) -> list[HostReport]:
+    # A broker that hangs would delay the answer by 15 s, after that of the service is known.
+    found = call_all({"reports": lambda: _read_reports(config)}, seconds)
+    late = Unavailable(f"the edge cluster did not answer within {seconds:g} s")
     answer = found.get("reports", late)
     if isinstance(answer, Unavailable):
         raise answer
@@ -290,6 +345,17 @@ def status_from_reports(reports: Collection[HostReport], now_ms: int) -> Compone
     return ComponentStatus(state, detail, heard_at_ms=heard_at_ms, problems=(*ahead[:1], *problems))
 
 
+def _behind(apart_ms: int) -> Problem:
+    return Problem(
+        cause=CauseClass.CLOCK,
+        key="clock:services",
+        subject="clock of this machine, or of delivery services",
+        what=f"reports arrive with times {apart_ms // 1000} s behind this machine's clock; from "
+        f"{CLOCKS_APART_MS_MAX // 1000} s on nothing closes",
+        do=_COMPARE_CLOCKS,
+    )
+
+
 def _ahead(report: HostReport, now_ms: int) -> Problem:
     # Reports have the clock of the service that received them, so one clock may mark many hosts.
     seconds = (report.received_at_ms - now_ms) // 1000
@@ -299,7 +365,7 @@ def _ahead(report: HostReport, now_ms: int) -> Problem:
         subject="clock of a delivery service",
         what=f"the report of {report.kind} {report.host_name} has a time {seconds} s ahead of this "
         f"machine's clock; from {CLOCKS_APART_MS_MAX // 1000} s on nothing closes",
-        do="`timedatectl` and `chronyc tracking` on the machine of each service, and on this one",
+        do=_COMPARE_CLOCKS,
     )
 
 

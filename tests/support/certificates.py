@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,11 +32,12 @@ class Authority:
         self.ca = folder / "ca.pem"
         self._ca.cert_pem.write_to_path(self.ca)
 
-    def issue(self, name: str, *hosts: str) -> Pair:
+    def issue(self, name: str, *hosts: str, until: dt.datetime | None = None) -> Pair:
         """A pair for these host names and addresses, in files of that name; files that are there
-        are written anew.
+        are written anew. It is valid for years, or until that time.
         """
-        issued = self._ca.issue_cert(*(hosts or ("localhost", "127.0.0.1")), common_name=name)
+        identities = hosts or ("localhost", "127.0.0.1")
+        issued = self._ca.issue_cert(*identities, common_name=name, not_after=until)
         pair = Pair(self._folder / f"{name}.pem", self._folder / f"{name}.key")
         pair.certificate.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
         key = load_pem_private_key(issued.private_key_pem.bytes(), None)

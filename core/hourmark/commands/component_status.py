@@ -9,7 +9,6 @@ time limit; an error is reported as the status.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import pkgutil
@@ -33,6 +32,7 @@ LOOPBACK: Final = build_opener(ProxyHandler({}))  # requests to this machine mus
 # A component that reported within this time is running. Components report every two seconds, and one
 # that died is to be named within 30 seconds.
 FRESH_MS: Final = 20_000
+NOT_RESOLVED: Final = "does not resolve"
 
 COMPONENTS: Final[Mapping[str, str]] = {
     # component: module:function
@@ -41,10 +41,11 @@ COMPONENTS: Final[Mapping[str, str]] = {
     "etl": "hourmark_etl.telemetry.component_status:driver_status",
     "tailers": "hourmark_delivery_service.component_status:tailers",
 }
+_THIS_HOST: Final = "this host"
 ASPECTS: Final[Mapping[str, str]] = {
     # aspect: module:function
     "types": "hourmark_etl.operators.trouble:types_status",
-    "this host": "hourmark_producer.report.component_status:local_tailer",
+    _THIS_HOST: "hourmark_producer.report.component_status:local_tailer",
 }
 
 
@@ -88,6 +89,20 @@ class ComponentStatus:
 StatusFunction = Callable[[Config, int], ComponentStatus]
 
 
+def list_problems(statuses: Mapping[str, ComponentStatus]) -> list[Problem]:
+    """Return the problems of several components and aspects, the most precise ones first.
+
+    Args:
+        statuses: Status by name of the component or aspect.
+
+    Returns:
+        All problems, for `order_problems`. What this host knows of its own tailer is more precise
+        than that the tailer's reports do not arrive.
+    """
+    names = sorted(statuses, key=lambda name: name != _THIS_HOST)
+    return [problem for name in names for problem in statuses[name].problems]
+
+
 def component_statuses(
     config: Config,
     clock: Clock,
@@ -112,7 +127,7 @@ def component_statuses(
     functions = {name: _load(place) for name, place in table.items()}
     found = call_all(
         {
-            name: functools.partial(_component_status, function, config, clock)
+            name: functools.partial(_component_status, name, function, config, clock)
             for name, function in functions.items()
         },
         seconds,
@@ -144,11 +159,30 @@ def _load(place: str) -> StatusFunction:
         return lambda *_: absent
 
 
-def _component_status(read_status: StatusFunction, config: Config, clock: Clock) -> ComponentStatus:
+def _component_status(
+    name: str, read_status: StatusFunction, config: Config, clock: Clock
+) -> ComponentStatus:
     try:
         return _redacted(read_status(config, clock.now_ms()))
     except HourmarkError as error:
         return ComponentStatus(ComponentState.UNKNOWN, redact(str(error)))
+    except PermissionError as error:
+        detail = f"this user may not read {error.filename}: ask as its owner, or as root"
+        return ComponentStatus(ComponentState.UNKNOWN, detail)
+    except Exception as error:  # noqa: BLE001  # it must not look like a server that hangs
+        return _failed(name, redact(f"{type(error).__name__}: {error}"))
+
+
+def _failed(name: str, why: str) -> ComponentStatus:
+    what = f"its status cannot be determined: {why}"
+    problem = Problem(
+        cause=CauseClass.COMPONENT,
+        key=f"failed:{name}",
+        subject=name,
+        what=what,
+        do="check it on its machine, and report this error",
+    )
+    return ComponentStatus(ComponentState.UNKNOWN, what, problems=(problem,))
 
 
 def _redacted(status: ComponentStatus) -> ComponentStatus:
@@ -177,16 +211,23 @@ def check_listening(cluster: KafkaCluster, name: str) -> None:
         name: Name of the cluster for the error message, such as "edge".
 
     Raises:
-        Unavailable: No bootstrap address accepted a connection.
+        Unavailable: No bootstrap address accepted a connection. The message states why, such as a
+            name that does not resolve.
     """
+    reasons = []
     for address in cluster.bootstrap.split(","):
         host, _, port = address.strip().rpartition(":")
-        with (
-            contextlib.suppress(OSError, ValueError),
-            socket.create_connection((host.strip("[]"), int(port)), timeout=1.0),
-        ):
-            return
-    raise Unavailable(f"no broker of the {name} cluster listens at {cluster.bootstrap}")
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), timeout=1.0):
+                return
+        except socket.gaierror as error:
+            reasons.append(f"the name {host} {NOT_RESOLVED} ({error.strerror})")
+        except TimeoutError:
+            reasons.append("no answer within 1 s")
+        except (OSError, ValueError) as error:
+            reasons.append(getattr(error, "strerror", None) or f"{address} has no port")
+    why = "; ".join(dict.fromkeys(reasons))
+    raise Unavailable(f"no broker of the {name} cluster listens at {cluster.bootstrap}: {why}")
 
 
 def format_age(since_ms: int, now_ms: int) -> str:

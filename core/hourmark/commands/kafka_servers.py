@@ -8,14 +8,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from hourmark.avro.registry import SchemaRegistry
-from hourmark.commands.component_status import check_listening
+from hourmark.commands.component_status import NOT_RESOLVED, check_listening
 from hourmark.commands.server_status import ServerStatus
 from hourmark.config.groups import KafkaCluster
 from hourmark.config.loading import Config
@@ -43,13 +43,21 @@ def broker_metadata(settings: KafkaCluster, seconds: float = BROKER_SECONDS) -> 
         The metadata as confluent_kafka's `ClusterMetadata`.
 
     Raises:
-        Unavailable: No broker answers in time.
+        Unavailable: No broker answers in time. The message includes what the client reports of the
+            connection, such as a certificate that is not accepted.
     """
+    reported: list[KafkaError] = []
+    own = {"log_level": 0, "error_cb": reported.append}
     try:
-        admin = AdminClient(client_settings(settings) | {"log_level": 0}, logger=_SILENT)
-        return admin.list_topics(timeout=seconds)
+        admin = AdminClient(client_settings(settings) | own, logger=_SILENT)
     except KafkaException as error:
         raise Unavailable(str(error.args[0].str())) from error
+    try:
+        return admin.list_topics(timeout=seconds)
+    except KafkaException as error:
+        admin.poll(0)  # calls `error_cb`
+        reasons = [e.str() for e in reported if e.code() != KafkaError._ALL_BROKERS_DOWN]
+        raise Unavailable("; ".join([str(error.args[0].str()), *reasons[:1]])) from error
 
 
 def kafka_servers(config: Config) -> list[ServerStatus]:
@@ -77,13 +85,38 @@ def kafka_servers(config: Config) -> list[ServerStatus]:
     return [server for name in clusters for server in found.get(name, [])]
 
 
-def _cluster(name: str, settings: KafkaCluster) -> list[ServerStatus]:
+def ask_brokers(name: str, settings: KafkaCluster) -> dict[str, ClusterMetadata | str]:
+    """Ask each broker of a cluster for its metadata.
+
+    The bootstrap addresses are asked first, then the other brokers that the first answer names.
+
+    Args:
+        name: Name of the cluster for error messages, such as "edge".
+        settings: Settings of the cluster.
+
+    Returns:
+        By address, the answer of the broker, or a readable reason why there is none.
+    """
     configured = [address.strip() for address in settings.bootstrap.split(",")]
     answers = _ask_each(name, settings, configured)
-    metadata = next((a for a in answers.values() if isinstance(a, ClusterMetadata)), None)
-    if metadata is not None:
+    if (metadata := first_metadata(answers)) is not None:
         others = {f"{b.host}:{b.port}" for b in metadata.brokers.values()} - set(configured)
         answers |= _ask_each(name, settings, sorted(others))
+    return answers
+
+
+def first_metadata(answers: Mapping[str, ClusterMetadata | str]) -> ClusterMetadata | None:
+    """Return the first answer of a broker; None if no broker has answered.
+
+    Args:
+        answers: Result of `ask_brokers`.
+    """
+    return next((a for a in answers.values() if isinstance(a, ClusterMetadata)), None)
+
+
+def _cluster(name: str, settings: KafkaCluster) -> list[ServerStatus]:
+    answers = ask_brokers(name, settings)
+    metadata = first_metadata(answers)
     servers = [_broker(name, address, answer) for address, answer in answers.items()]
     return [*servers, *(_without_leader(name, metadata) if metadata is not None else ())]
 
@@ -104,6 +137,30 @@ def _ask_each(
     return {address: found.get(address, late) for address in addresses}
 
 
+def silent_broker_step(address: str, why: str) -> str:
+    """Return the operator's next step if a broker does not answer.
+
+    Args:
+        address: Address of the broker, as `host:port`.
+        why: The reason, from `ask_brokers`.
+    """
+    host = address.rpartition(":")[0]
+    if NOT_RESOLVED in why:
+        return (
+            f"correct the address in the configuration (kafka), or let this machine resolve {host} "
+            "(DNS, /etc/hosts); a broker is named by its advertised.listeners"
+        )
+    if "SSL" in why:
+        return (
+            f"compare security.protocol and the certificates of kafka's properties with those of "
+            f"{host}"
+        )
+    return (
+        f"on {host}: see that the broker runs and its log; the others "
+        "go on without it while enough replicas are in sync"
+    )
+
+
 def _broker(name: str, address: str, answer: ClusterMetadata | str) -> ServerStatus:
     if isinstance(answer, str):
         return ServerStatus(
@@ -111,8 +168,7 @@ def _broker(name: str, address: str, answer: ClusterMetadata | str) -> ServerSta
             address=address,
             healthy=False,
             detail=answer,
-            do=f"on {address.rpartition(':')[0]}: see that the broker runs and its log; the others "
-            "go on without it while enough replicas are in sync",
+            do=silent_broker_step(address, answer),
         )
     return ServerStatus(
         name=f"{name} broker",

@@ -53,6 +53,8 @@ class ServerStatus:
         do: What the operator should do next; empty if the server is healthy.
         since_ms: Time at which the server became unhealthy, in Unix milliseconds; None if it is
             healthy or the time is unknown.
+        is_stopped: Whether the entry represents all servers, which an operator has stopped. What
+            components report is then a consequence.
     """
 
     name: str
@@ -64,9 +66,13 @@ class ServerStatus:
     log: str = ""
     do: str = ""
     since_ms: int | None = None
+    is_stopped: bool = False
 
     def to_json(self) -> dict[str, object]:
-        """Return the status as a JSON-serializable dict, without `do` and `since_ms`."""
+        """Return the status as a JSON-serializable dict.
+
+        It has no `do`, `since_ms` and `is_stopped`.
+        """
         shown = ("name", "pid", "address", "memory_mb", "healthy", "detail", "log")
         return {name: getattr(self, name) for name in shown}
 
@@ -84,6 +90,7 @@ class ServerStatus:
             what=self.detail,
             do=self.do,
             since_ms=self.since_ms,
+            group=f"servers {self.name}",
         )
 
 
@@ -154,6 +161,8 @@ def _ask(group: str, ask: ServersFunction, config: Config) -> list[ServerStatus]
         return ask(config)
     except HourmarkError as error:
         return [_failed(group, redact(str(error)))]
+    except Exception as error:  # noqa: BLE001  # it must not look like a server that hangs
+        return [_failed(group, redact(f"the check failed: {type(error).__name__}: {error}"))]
 
 
 def _failed(group: str, detail: str) -> ServerStatus:

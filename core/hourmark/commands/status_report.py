@@ -11,9 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from hourmark.commands.component_status import ComponentState, ComponentStatus, format_age
+from hourmark.commands.component_status import (
+    ComponentState,
+    ComponentStatus,
+    format_age,
+    list_problems,
+)
 from hourmark.commands.problems import Problem, order_problems
 from hourmark.commands.server_status import ServerStatus
+from hourmark.printing import cut_text
 
 PROBLEMS_SHOWN: Final = 8
 SERVERS_SHOWN: Final = 12
@@ -32,7 +38,8 @@ class StatusReport:
         aspects: Maps the names of other checks to their results: `types` (whether the buckets of
             event types are closed in time) and `this host` (the log shipper on this machine).
         problems: The problems of all servers, components and aspects, without duplicates. Causes
-            come before consequences. Computed from the other attributes.
+            come before consequences. If an operator has stopped all servers, this is the only
+            problem. Computed from the other attributes.
     """
 
     now_ms: int
@@ -44,11 +51,11 @@ class StatusReport:
 
     def __post_init__(self) -> None:
         # The server of a local mirror knows its log, and the component since when it copies nothing.
-        parts = (*self.components.values(), *self.aspects.values())
+        parts = {} if self.stopped else {**self.components, **self.aspects}
         found = order_problems(
             [
                 *(server.to_problem() for server in self.servers if not server.healthy),
-                *(problem for part in parts for problem in part.problems),
+                *list_problems(parts),
             ]
         )
         object.__setattr__(self, "problems", found)
@@ -57,6 +64,11 @@ class StatusReport:
     def is_well(self) -> bool:
         """Return whether the report contains no problem."""
         return not self.problems
+
+    @property
+    def stopped(self) -> ServerStatus | None:
+        """Return the entry of the servers if an operator has stopped all of them; None if not."""
+        return next((server for server in self.servers if server.is_stopped), None)
 
     @property
     def unknown(self) -> list[str]:
@@ -71,9 +83,12 @@ class StatusReport:
     def verdict(self) -> str:
         """Return a one-line summary of the report for the operator.
 
-        The summary begins with `TROUBLE:` and the first problem, or with `WELL:` if there is none.
-        It ends with the names of the components whose state is unknown.
+        The summary begins with `TROUBLE:` and the first problem, with `WELL:` if there is none, or
+        with `STOPPED:` if an operator has stopped all servers. It ends with the names of the
+        components whose state is unknown.
         """
+        if self.stopped is not None:
+            return f"STOPPED: {self.stopped.name} ({self.stopped.address}): {self.stopped.detail}"
         unseen = f"; not known from here: {', '.join(self.unknown)}" if self.unknown else ""
         if self.problems:
             first, more = self.problems[0], len(self.problems) - 1
@@ -109,14 +124,19 @@ class StatusReport:
         components. If there are more than 12 servers, healthy ones are only counted.
         """
         yield self.verdict()
+        if self.stopped is not None:
+            yield f"    do: {self.stopped.do}"
+            for name, part in self.components.items():
+                if part.state is ComponentState.RUNNING:
+                    yield f"{_part_line(name, part)}; it waits for the servers"
+            return
         for n, problem in enumerate(self.problems[:PROBLEMS_SHOWN], 1):
             yield from _problem_lines(n, problem, self.now_ms)
         if (more := len(self.problems) - PROBLEMS_SHOWN) > 0:
             yield f"and {more} more problems: `hourmark status --json` has all"
         yield from self._server_lines()
         for name, part in (*self.components.items(), *self.aspects.items()):
-            pid = f"pid {part.pid} " if part.pid is not None else ""
-            yield f"{name:<12} {part.state:<11} {pid}{_cut(part.detail)}"
+            yield _part_line(name, part)
 
     def _server_lines(self) -> Iterator[str]:
         shown = [s for s in self.servers if not s.healthy or len(self.servers) <= SERVERS_SHOWN]
@@ -127,6 +147,11 @@ class StatusReport:
             yield f"{s.name:<12} {state:<11} {pid}{memory}{s.address} {_cut(s.detail)}"
         if len(shown) < len(self.servers):
             yield f"{len(self.servers) - len(shown)} other servers are healthy"
+
+
+def _part_line(name: str, part: ComponentStatus) -> str:
+    pid = f"pid {part.pid} " if part.pid is not None else ""
+    return f"{name:<12} {part.state:<11} {pid}{_cut(part.detail)}"
 
 
 def _part_json(name: str, part: ComponentStatus) -> dict[str, Any]:
@@ -144,4 +169,4 @@ def _problem_lines(number: int, problem: Problem, now_ms: int) -> Iterator[str]:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _DETAIL_SHOWN else f"{text[:_DETAIL_SHOWN]} …"
+    return cut_text(text, _DETAIL_SHOWN)

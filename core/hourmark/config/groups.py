@@ -643,7 +643,8 @@ class TypesSettings(FrozenModel):
     first_hour: str | None = None
     """first hour, such as `2026-11-21T05`, of types that are applied before any others, and of
     those that `hourmark run` applies while it is at most 300 buckets ago. Other types begin when
-    they are applied, as all do if this is absent. Lines of earlier hours are back-filled
+    they are applied, as all do if this is absent; with `hourmark run`, a bucket earlier. Lines of
+    earlier hours are back-filled
     """
 
 

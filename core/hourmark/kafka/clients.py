@@ -633,7 +633,7 @@ class Cluster:
         return kind(
             f"the {self.name} Kafka cluster ({self.settings.bootstrap}) {what}; is it up, and "
             f"still there ({setting})? "
-            "`hourmark status` shows the local stack"
+            "`hourmark status` names brokers that do not answer, and why"
         )
 
     def _connect(self) -> AdminClient:

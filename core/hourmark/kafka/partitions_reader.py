@@ -491,7 +491,7 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
             f"topic {partition.topic} partition {partition.partition} of the {self._name} "
             "cluster: nothing came after offset "
             f"{at} (of {end}) for {self._stall_s:g} s; is the cluster healthy? `hourmark "
-            "status` shows the local stack",
+            "status` names brokers that do not answer, and why",
             partition,
             at,
         )

@@ -17,6 +17,7 @@ from hourmark.commands.component_status import (
     ComponentState,
     ComponentStatus,
     component_statuses,
+    list_problems,
 )
 from hourmark.commands.problems import CauseClass, Problem, order_problems
 from hourmark.config.loading import Config
@@ -60,8 +61,7 @@ def evaluate_components(statuses: Mapping[str, ComponentStatus]) -> Iterator[Doc
         First, a finding for each problem, causes before consequences. Then, for each status without
         problems, a passed result if the component is running, and a skipped result otherwise.
     """
-    problems = [problem for status in statuses.values() for problem in status.problems]
-    for problem in order_problems(problems):
+    for problem in order_problems(list_problems(statuses)):
         if problem.cause is not CauseClass.SERVER:
             yield finding_result(
                 CHECK, problem.subject, _seen(problem), problem.do, key=_key(problem)

@@ -9,7 +9,7 @@ from typing import Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import ClusterMetadata, TopicMetadata
 
-from hourmark.commands.component_status import check_listening
+from hourmark.commands.kafka_servers import ask_brokers, first_metadata
 from hourmark.config.groups import KafkaCluster, KafkaSettings
 from hourmark.config.loading import Config
 from hourmark.errors import Unavailable
@@ -59,8 +59,8 @@ def _site(kafka: KafkaSettings, name: str) -> Iterator[DoctorCheckResult]:
     edge: Facts = {}
     types: Sequence[EventType] | None = None
     try:
-        brokers, edge = _read_cluster(kafka.edge, name, lambda topic: topic)
-        yield from evaluate_brokers(name, kafka.edge, brokers)
+        yield from _ask_brokers(kafka.edge, name)
+        edge = _read_cluster(kafka.edge, name, lambda topic: topic)
         yield from evaluate_access(name, edge)
         try:
             types = _types_in_force(kafka.edge) if TYPES in edge else None
@@ -82,20 +82,20 @@ def _site(kafka: KafkaSettings, name: str) -> Iterator[DoctorCheckResult]:
             name, kafka.edge, edge, _wanted(_edge_topics(kafka, types, edge), types, edge)
         )
     except Unavailable as error:
-        yield _unavailable(name, error)
+        yield _unavailable(name, kafka.edge, error)
     if kafka.central is not None:
         try:
             yield from _central(kafka, kafka.central, edge, types)
         except Unavailable as error:
-            yield _unavailable("central", error)
+            yield _unavailable("central", kafka.central, error)
 
 
 def _central(
     kafka: KafkaSettings, settings: KafkaCluster, edge: Facts, types: Sequence[EventType] | None
 ) -> Iterator[DoctorCheckResult]:
     alias = kafka.edge_alias
-    brokers, central = _read_cluster(settings, "central", lambda name: edge_topic(name, alias))
-    yield from evaluate_brokers("central", settings, brokers)
+    yield from _ask_brokers(settings, "central")
+    central = _read_cluster(settings, "central", lambda name: edge_topic(name, alias))
     yield from evaluate_access("central", central)
     named = {central_topic(name, alias): facts for name, facts in central.items()}
     wanted = _wanted(central_topics(kafka, types or ()), types, named)
@@ -105,16 +105,27 @@ def _central(
     )
 
 
-def _read_cluster(
-    settings: KafkaCluster, name: str, at_edge: Callable[[str], str]
-) -> tuple[int, Facts]:
-    # Return the number of running brokers, and Hourmark's topics by their edge names.
-    check_listening(settings, name)
+def _ask_brokers(settings: KafkaCluster, name: str) -> Iterator[DoctorCheckResult]:
+    answers = ask_brokers(name, settings)
+    metadata = first_metadata(answers)
+    if metadata is None:
+        reasons = dict.fromkeys(str(answer) for answer in answers.values())
+        raise Unavailable("; ".join(reasons))
+    yield from evaluate_brokers(
+        name,
+        settings,
+        {number: f"{b.host}:{b.port}" for number, b in metadata.brokers.items()},
+        {address: answer for address, answer in answers.items() if isinstance(answer, str)},
+    )
+
+
+def _read_cluster(settings: KafkaCluster, name: str, at_edge: Callable[[str], str]) -> Facts:
+    # Return Hourmark's topics by their edge names.
     cluster = Cluster(settings, name)
     metadata = _metadata(cluster)
     topics = {topic: info for topic, info in metadata.topics.items() if _is_ours(topic, at_edge)}
     configs, access = cluster.topic_configs(topics), cluster.topic_access(topics)
-    return len(metadata.brokers), {
+    return {
         at_edge(topic): _facts(info, configs[topic], access.get(topic, TopicAccess()))
         for topic, info in topics.items()
     }
@@ -168,11 +179,12 @@ def _edge_topics(
     return wanted
 
 
-def _unavailable(cluster: str, error: Unavailable) -> DoctorCheckResult:
+def _unavailable(cluster: str, settings: KafkaCluster, error: Unavailable) -> DoctorCheckResult:
+    asked = "" if settings.bootstrap in str(error) else f" (asked: {settings.bootstrap})"
     return finding_result(
         CHECK,
         cluster,
-        str(error),
+        f"{error}{asked}",
         f"see that its brokers run, and that kafka.{cluster}.bootstrap (and properties, "
         "for TLS and login) names them",
     )

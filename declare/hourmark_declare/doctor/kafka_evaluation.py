@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from hourmark.commands.kafka_servers import silent_broker_step
 from hourmark.config.groups import KafkaCluster
 from hourmark.kafka.clients import TopicAccess
 from hourmark.kafka.topic_setup import TopicSpec
@@ -55,18 +56,24 @@ class TopicFacts:
 
 
 def evaluate_brokers(
-    cluster: str, settings: KafkaCluster, brokers: int
+    cluster: str,
+    settings: KafkaCluster,
+    brokers: Mapping[int, str],
+    silent: Mapping[str, str] = {},
 ) -> Iterator[DoctorCheckResult]:
-    """Check whether enough brokers are running for the configured replication.
+    """Check whether all brokers answer, and whether they are enough for the replication.
 
     Args:
         cluster: Name of the cluster, shown in the results.
         settings: Configured replication factor and minimum of in-sync replicas.
-        brokers: Number of running brokers.
+        brokers: Brokers that the cluster names: addresses by broker id.
+        silent: Brokers that do not answer: readable reasons by address. They may be bootstrap
+            addresses that are not in `brokers`.
 
     Yields:
-        A finding if `min_insync_replicas` exceeds the replication factor. Then, a finding if there
-        are fewer brokers than the replication factor requires; otherwise a passed result.
+        A finding if `min_insync_replicas` exceeds the replication factor, and one for each broker
+        that does not answer. Without the latter, a finding if there are fewer brokers than the
+        replication factor requires; otherwise a passed result.
     """
     needed, in_sync = settings.replication_factor, settings.min_insync_replicas
     if in_sync > needed:
@@ -77,16 +84,31 @@ def evaluate_brokers(
             f"set kafka.{cluster}.min_insync_replicas to {needed} at most; 2 of 3 "
             "survives one broker",
         )
-    if brokers < needed:
+    ids = {address: number for number, address in brokers.items()}
+    for address, why in silent.items():
+        number = f" (id {ids[address]})" if address in ids else ""
+        yield finding_result(
+            CHECK, f"{cluster} broker {address}{number}", why, silent_broker_step(address, why)
+        )
+    named = ", ".join(
+        f"{number} at {address}"
+        for number, address in sorted(brokers.items())
+        if address not in silent
+    )
+    if silent:
+        yield passed_result(CHECK, cluster, f"brokers that answer: {named or 'none'}")
+    elif len(brokers) < needed:
         yield finding_result(
             CHECK,
             cluster,
-            f"{brokers} brokers are up, and topics are to have {needed} replicas",
+            f"{len(brokers)} brokers are up ({named}), and topics are to have {needed} replicas",
             f"bring the others up, or set kafka.{cluster}.replication_factor where there "
             "are no more",
         )
     else:
-        yield passed_result(CHECK, cluster, f"{brokers} brokers, replication factor {needed}")
+        yield passed_result(
+            CHECK, cluster, f"{len(brokers)} brokers ({named}), replication factor {needed}"
+        )
 
 
 def evaluate_topics(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hourmark.config.loading import Config
-from hourmark.errors import Unavailable
+from hourmark.errors import Unavailable, UsageError
+from hourmark.records.manifest import MARKER
 from hourmark_declare.doctor.check_result import DoctorCheckResult, finding_result, passed_result
 from hourmark_declare.doctor.ledger_evaluation import (
     CHECK,
@@ -15,14 +16,18 @@ from hourmark_declare.doctor.ledger_evaluation import (
     evaluate_postgresql,
     evaluate_privileges,
 )
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.maintenance.database_status import read_database_status
 from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
+from hourmark_etl.model import HourState
+from hourmark_etl.storage import StorageError, open_storage
 
 
 def check_ledger(config: Config) -> Iterator[DoctorCheckResult]:
     """Check whether the ledger (the ETL's database) is available and has the current version.
 
-    For PostgreSQL, durability settings and privileges are also checked.
+    Its newest closed bucket must be on storage. For PostgreSQL, durability settings and privileges are also checked.
 
     Args:
         config: Configuration with the setting `etl.ledger`, the location of the database.
@@ -48,9 +53,42 @@ def check_ledger(config: Config) -> Iterator[DoctorCheckResult]:
     if found is not None and not found.is_current:
         yield _other_version(found.is_ledger)
         return
-    with open_existing_ledger(config) as ledger:
+    try:
+        ledger = open_existing_ledger(config)
+    except UsageError as error:
+        to_do = "`hourmark config show` names the file of each setting"
+        yield finding_result(CHECK, "etl.ledger", str(error), to_do)
+        return
+    with ledger:
         identity, commit = ledger.identity()
         yield passed_result(CHECK, "etl.ledger", f"ledger {identity}, commit {commit}")
+        yield from _buckets_on_storage(ledger, config)
+
+
+def _buckets_on_storage(ledger: Database, config: Config) -> Iterator[DoctorCheckResult]:
+    # The newest closed bucket stands for all: a root of another site has none of them.
+    closed = [
+        (f.previous_hour, f.event_type)
+        for f in frontiers(ledger, config.parsing.bucket_seconds)
+        if f.state is not HourState.DAMAGED and f.previous_hour is not None
+    ]
+    if not closed:
+        return
+    hour, event_type = max(closed)
+    path = f"{hour.bucket_path(event_type)}/{MARKER}"
+    try:
+        is_there = open_storage(config.storage).exists(path)
+    except StorageError:  # the check of storage reports it
+        return
+    if not is_there:
+        yield finding_result(
+            CHECK,
+            "storage.root",
+            f"the ledger has closed {event_type} {hour}, and {config.storage.root} does not have "
+            "its marker",
+            "one of the two is another site's (etl.ledger, storage.root), the root is not mounted, "
+            "or it has lost buckets: `hourmark bucket verify` names those",
+        )
 
 
 def _other_version(older: bool) -> DoctorCheckResult:

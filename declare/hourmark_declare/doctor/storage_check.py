@@ -17,7 +17,7 @@ from hourmark_declare.doctor.check_result import (
 )
 from hourmark_declare.doctor.storage_evaluation import CHECK, evaluate_namenode
 from hourmark_declare.doctor.storage_probe import FOLDER, probe_storage
-from hourmark_etl.storage import NotFound, StorageEntry, open_storage
+from hourmark_etl.storage import NotFound, StorageEntry, StorageError, open_storage
 from hourmark_etl.storage.namenode import read_namenode_info
 
 _ENDED_MS: Final = 3_600_000  # a folder of this age belongs to no running doctor
@@ -36,9 +36,6 @@ def check_storage(config: Config) -> Iterator[DoctorCheckResult]:
     Yields:
         One result for each aspect. The overwrite test is skipped if `storage.root` is a local
         folder owned by another user.
-
-    Raises:
-        StorageError: The storage does not answer.
     """
     storage = open_storage(config.storage)
     is_hdfs = config.storage.root.startswith("hdfs://")
@@ -64,6 +61,8 @@ def check_storage(config: Config) -> Iterator[DoctorCheckResult]:
         yield passed_result(
             CHECK, "storage.root", f"it answers; nothing was written yet at {config.storage.root}"
         )
+    except StorageError as error:
+        yield finding_result(CHECK, "storage.root", f"{error.what} ({error.url})", error.next_step)
     if is_hdfs:
         if bean is None:
             yield skipped_result(

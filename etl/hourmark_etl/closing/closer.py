@@ -26,6 +26,7 @@ from hourmark_etl.closing.cut.cut import ClosingCut, CutTaker, Waiting, limit_li
 from hourmark_etl.closing.cut.forced import select_overridden_frontiers, take_forced_cut
 from hourmark_etl.closing.cut.readiness import DuplicateHostWatch
 from hourmark_etl.closing.holds import RETRY_SECONDS, ClosingHolds, HoldReason
+from hourmark_etl.closing.notices import BackfillNotices
 from hourmark_etl.closing.ports import CloserDependencies
 from hourmark_etl.closing.proof.readings import build_conflicts
 from hourmark_etl.closing.proof.unaudited import find_leftover_files
@@ -120,7 +121,7 @@ class Closer:
         )
         self._duplicate_hosts = DuplicateHostWatch()
         self._holds = ClosingHolds()
-        self._noticed: dict[str, Frontier] = {}  # by type that back-fills: its hour, when noticed
+        self._notices = BackfillNotices(ports.database, self.lease, ports.clock)
         self._checked_at_s: float | None = None
         self._interrupted = True  # assume that the previous closer crashed
 
@@ -181,7 +182,7 @@ class Closer:
         if advance_backfill(self._database, self.lease, opened, None).has_moved:
             frontiers = self._frontiers()
             opened = self._due_frontiers(frontiers, HourState.OPEN)
-        opened = [self._with_notice(f) for f in opened]
+        opened = self._notices.apply(opened)
         self._check_if_due([f.event_type for f in frontiers])
         conflicting = self._conflicts_by_type(frontiers)
         unread, for_all = self._read_errors_by_type()
@@ -218,17 +219,6 @@ class Closer:
         cut = cut.without_types({t for t in cut.watermarks_ms if events_topic(t) in gaps})
         self._compare_audit_files(cut)
         return self._close_hours_of_cut(cut)
-
-    def _with_notice(self, f: Frontier) -> Frontier:
-        # Sources must have caught up since the closer noticed the oldest hour to back-fill. Once an
-        # hour is closed, older ones are late anyway.
-        if f.hour >= f.first_hour or f.previous_hour is not None:
-            return f
-        known, now_ms = self._noticed.get(f.event_type), self._clock.now_ms()
-        # A clock that has been set back must not delay the hour until it is that late again.
-        if known is None or known.hour != f.hour or known.noticed_ms > now_ms:
-            known = self._noticed[f.event_type] = dataclasses.replace(f, noticed_ms=now_ms)
-        return dataclasses.replace(f, noticed_ms=known.noticed_ms)
 
     def _apply_overrides(
         self, chosen: Sequence[Frontier], overrides_by_type: Mapping[str, Override]
@@ -411,7 +401,7 @@ class Closer:
         conflicting = self._conflicts_by_type(frontiers)
         return [
             f
-            for f in map(self._with_notice, self._due_frontiers(frontiers, HourState.OPEN))
+            for f in self._notices.apply(self._due_frontiers(frontiers, HourState.OPEN))
             if f.event_type not in conflicting and _is_under(cut, f)
         ]
 

@@ -1,4 +1,4 @@
-"""Finds the hours before a type's first hour that hold something, for back-filling them.
+"""Back-filling in the ledger: which hours hold something, and when the oldest one was noticed.
 
 Every hour from a type's first hour on has a bucket. Lines that are older get buckets of their own
 hours as long as the type has closed no later one. An hour holds something if staged events of it
@@ -7,19 +7,62 @@ are in no bucket, or if audit records promise events of it.
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import func, select
 
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.database import Database, select_by_names
+from hourmark_etl.ledger.database import Database, Lease, replace_rows, select_by_names
 from hourmark_etl.model import FIRST_SITE, AuditOffsets, Frontier
 
 _EVENTS: Final = tables.groups.c
 _PROMISES: Final = tables.audit_groups.c
+_NOTICES: Final = "backfill_notices"  # in the table `meta`: hour and time by event type, as JSON
+
+
+class BackfillNotice(NamedTuple):
+    """When a closer noticed that an hour before a type's first hour holds something.
+
+    Attributes:
+        hour_s: Start of the hour, Unix seconds.
+        noticed_ms: The time by the closer's clock, Unix milliseconds.
+    """
+
+    hour_s: int
+    noticed_ms: int
+
+
+def read_backfill_notices(database: Database) -> dict[str, BackfillNotice]:
+    """Return the latest notice of each event type that has one.
+
+    Args:
+        database: The ledger (the ETL's state database).
+    """
+    query = select(tables.meta.c.value).where(tables.meta.c.key == _NOTICES)
+    text = database.fetch(query).scalar()
+    return {} if text is None else {t: BackfillNotice(*n) for t, n in json.loads(text).items()}
+
+
+def put_backfill_notices(
+    database: Database, lease: Lease, notices: Mapping[str, BackfillNotice]
+) -> None:
+    """Store the notices of all event types, in place of the earlier ones.
+
+    Args:
+        database: The ledger (the ETL's state database).
+        lease: Lease of the closer, the process that closes hours.
+        notices: Notices by event type.
+
+    Raises:
+        StaleDriver: Another process has taken over the lease; nothing was changed.
+    """
+    rows = [{"key": _NOTICES, "value": json.dumps(notices)}]
+    with database.transaction(lease) as connection:
+        replace_rows(connection, tables.meta, ["key"], rows)
 
 
 def find_hours_to_backfill(

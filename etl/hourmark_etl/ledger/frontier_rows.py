@@ -230,7 +230,7 @@ def _has_bucket_length(connection: Connection, bucket_seconds: int) -> bool:
     if known_s not in (None, str(bucket_seconds)):
         raise UsageError(
             f"parsing.bucket_seconds is {bucket_seconds}, but the ledger's buckets have "
-            f"{known_s} s; set it back"
+            f"{known_s} s: set it to that, or use the configuration of this ledger's site"
         )
     return known_s is not None
 

@@ -1,8 +1,9 @@
 """Heartbeats of the driver that closes, so that operators can tell how current the ledger is.
 
 A heartbeat is a row of `meta`, by the driver's clock. It is informational only. A separate thread
-writes it, because one poll of the closer may take minutes. A driver that is shut down cleanly
-writes a second row, its goodbye; a driver that was killed cannot.
+writes it, because one poll of the closer may take minutes. Another row names the process and its
+host, so that operators find a driver that hangs. A driver that is shut down cleanly writes a third
+row, its goodbye; a driver that was killed cannot.
 
 A driver that dies or hangs must be reported within 30 seconds, so the sum of `BEAT_SECONDS` and
 `SILENT_SECONDS` is smaller.
@@ -11,15 +12,21 @@ A driver that dies or hangs must be reported within 30 seconds, so the sum of `B
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import json
+import os
+import socket
 import threading
-from typing import Final
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from sqlalchemy import select
 
 from hourmark.clock import Clock
 from hourmark.errors import Unavailable
 from hourmark_etl.errors import EtlStop
-from hourmark_etl.humanize import format_duration
+from hourmark_etl.humanize import format_duration, format_iso
 from hourmark_etl.ledger.database import Database, Lease, replace_rows
 from hourmark_etl.ledger.tables import meta
 
@@ -27,6 +34,101 @@ BEAT_SECONDS: Final = 3.0
 SILENT_SECONDS: Final = 20.0  # a driver without a sign for so long does not run
 _SEEN: Final = "driver_seen_ms"
 _GOODBYE: Final = "driver_goodbye_ms"
+_PROCESS: Final = "driver_process"  # process id and host name, separated by a space
+_TAKEOVERS: Final = "driver_takeovers"  # JSON: time and both processes, of the latest ones
+_TAKEOVERS_KEPT: Final = 4
+_BEATING_MS: Final = 10_000  # a driver with so young a heartbeat was running
+
+
+class DriverTakeover(NamedTuple):
+    """A driver that took the lease from another one that was running.
+
+    Attributes:
+        at_ms: Time of the takeover, Unix milliseconds.
+        loser: The process that ran, such as `process 4711 on etl-1`.
+        winner: The process that took the lease.
+    """
+
+    at_ms: int
+    loser: str
+    winner: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DriverSigns:
+    """What the ledger contains about the last driver that closed hours.
+
+    The ledger is the state database of the ETL. Times are by the driver's clock.
+
+    Attributes:
+        heartbeat_ms: Time of the last heartbeat, Unix milliseconds; None if there was none.
+        goodbye_ms: Time of the last clean shutdown, Unix milliseconds; None if a driver has started
+            since, or if none has ever shut down cleanly.
+        pid: Process id of the driver; None if unknown.
+        host: Name of the driver's host; empty if unknown.
+        takeovers: The latest cases in which a driver took the lease from one that was running,
+            oldest first.
+    """
+
+    heartbeat_ms: int | None = None
+    goodbye_ms: int | None = None
+    pid: int | None = None
+    host: str = ""
+    takeovers: tuple[DriverTakeover, ...] = ()
+
+    @property
+    def process(self) -> str:
+        """Return a text such as `process 4711 on etl-1`; empty if the process is unknown."""
+        return "" if self.pid is None else _describe_process(self.pid, self.host)
+
+    @property
+    def restart_step(self) -> str:
+        """Return the operator's next step if the driver does not run."""
+        if self.goodbye_ms is not None:
+            return (
+                "start it: `hourmark etl run`; the next `hourmark run --once` closes what has ended, "
+                "too"
+            )
+        hangs = ""
+        if self.pid is not None:
+            hangs = (
+                f"on {self.host}: if process {self.pid} exists, it hangs: continue it if it was "
+                "suspended (SIGCONT), else end it (SIGKILL loses nothing); then "
+            )
+        return f"{hangs}start it: `hourmark etl run`"
+
+    def describe_missing(self, now_ms: int) -> str | None:
+        """Return a message for the operator if no driver is running.
+
+        A driver is considered stopped if it shut down cleanly, or if its last heartbeat is more
+        than 20 seconds old.
+
+        Args:
+            now_ms: Current time, Unix milliseconds.
+
+        Returns:
+            A readable message; None if the last heartbeat is recent.
+        """
+        if self.heartbeat_ms is None:
+            return (
+                "the ledger has no sign of a driver yet; one that was just started gives it once "
+                "Spark is up, in a minute"
+            )
+        if self.goodbye_ms is not None:
+            return f"no driver runs: the last one was stopped at {format_iso(self.goodbye_ms)}"
+        age_s = (now_ms - self.heartbeat_ms) / 1000
+        return (
+            f"no driver runs: its last sign in the ledger is {format_duration(age_s)} old"
+            if age_s > SILENT_SECONDS
+            else None
+        )
+
+
+NO_SIGNS: Final = DriverSigns()
+
+
+def _describe_process(pid: int, host: str) -> str:
+    return f"process {pid} on {host}"
 
 
 class Heartbeat:
@@ -67,12 +169,16 @@ class Heartbeat:
         self._thread.join()
         if goodbye:
             with contextlib.suppress(Unavailable, EtlStop):
-                _write(self._database, self._lease, _GOODBYE, self._clock.now_ms())
+                _write(self._database, self._lease, {_GOODBYE: str(self._clock.now_ms())})
 
     def _run(self) -> None:
+        is_first = True
         while not self._stopping.is_set():
             try:
+                if is_first:
+                    record_takeover(self._database, self._lease, self._clock.now_ms())
                 write_heartbeat(self._database, self._lease, self._clock.now_ms())
+                is_first = False
             except Unavailable:
                 pass  # the driver's loop gets the same error and reports it
             except EtlStop:
@@ -81,7 +187,7 @@ class Heartbeat:
 
 
 def write_heartbeat(database: Database, lease: Lease, now_ms: int) -> None:
-    """Store the current time as the driver's last heartbeat.
+    """Store the current time as the driver's last heartbeat, with this process and its host.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -92,12 +198,66 @@ def write_heartbeat(database: Database, lease: Lease, now_ms: int) -> None:
         StaleDriver: Another process has taken over the lease; nothing was changed.
         Unavailable: The database does not respond.
     """
-    _write(database, lease, _SEEN, now_ms)
+    process = f"{os.getpid()} {socket.gethostname()}"
+    _write(database, lease, {_SEEN: str(now_ms), _PROCESS: process})
 
 
-def _write(database: Database, lease: Lease, key: str, now_ms: int) -> None:
+def record_takeover(database: Database, lease: Lease, now_ms: int) -> None:
+    """Store that this process has taken the lease from a driver that was running, if it has.
+
+    Call this function before the first heartbeat. Drivers that a supervisor starts again take the
+    lease from each other, and each looks healthy while it has it.
+
+    Args:
+        database: The ledger (the ETL's state database).
+        lease: Lease of the closer, the process that closes hours.
+        now_ms: Current time, Unix milliseconds.
+
+    Raises:
+        StaleDriver: Another process has taken over the lease; nothing was changed.
+        Unavailable: The database does not respond.
+    """
+    before, here = read_driver_signs(database), socket.gethostname()
+    own = _describe_process(os.getpid(), here)
+    was_running = (
+        before.heartbeat_ms is not None
+        and before.goodbye_ms is None
+        and abs(now_ms - before.heartbeat_ms) <= _BEATING_MS
+    )
+    # One that was killed a moment ago, on this machine, is gone.
+    is_gone = before.host == here and not Path(f"/proc/{before.pid}").exists()
+    if was_running and not is_gone and before.process not in ("", own):
+        takeovers = (*before.takeovers, DriverTakeover(now_ms, before.process, own))
+        _write(database, lease, {_TAKEOVERS: json.dumps(takeovers[-_TAKEOVERS_KEPT:])})
+
+
+def _write(database: Database, lease: Lease, values: Mapping[str, str]) -> None:
     with database.transaction(lease) as connection:
-        replace_rows(connection, meta, ["key"], [{"key": key, "value": str(now_ms)}])
+        rows = [{"key": key, "value": value} for key, value in values.items()]
+        replace_rows(connection, meta, ["key"], rows)
+
+
+def read_driver_signs(database: Database) -> DriverSigns:
+    """Return what the ledger contains about the last driver that closed hours.
+
+    Args:
+        database: The ledger (the ETL's state database).
+
+    Returns:
+        The times and the process; without values if no driver has ever written a heartbeat.
+    """
+    keys = (_SEEN, _GOODBYE, _PROCESS, _TAKEOVERS)
+    query = select(meta.c.key, meta.c.value).where(meta.c.key.in_(keys))
+    found = {row.key: row.value for row in database.fetch(query)}
+    seen_ms, goodbye_ms = (int(found[key]) if key in found else None for key in keys[:2])
+    pid, _, host = found.get(_PROCESS, "").partition(" ")
+    return DriverSigns(
+        heartbeat_ms=seen_ms,
+        goodbye_ms=goodbye_ms if goodbye_ms is not None and goodbye_ms >= (seen_ms or 0) else None,
+        pid=int(pid) if pid else None,
+        host=host,
+        takeovers=tuple(DriverTakeover(*each) for each in json.loads(found.get(_TAKEOVERS, "[]"))),
+    )
 
 
 def last_heartbeat_ms(database: Database) -> int | None:
@@ -109,48 +269,4 @@ def last_heartbeat_ms(database: Database) -> int | None:
     Returns:
         Unix milliseconds by the driver's clock; None if no driver has ever written a heartbeat.
     """
-    return _read(database, _SEEN)
-
-
-def last_goodbye_ms(database: Database) -> int | None:
-    """Return the time of the last clean shutdown of a driver.
-
-    Args:
-        database: The ledger (the ETL's state database).
-
-    Returns:
-        Unix milliseconds by the driver's clock; None if a driver has started since, or if no driver
-        has ever shut down cleanly.
-    """
-    goodbye_ms, seen_ms = _read(database, _GOODBYE), _read(database, _SEEN)
-    return goodbye_ms if goodbye_ms is not None and goodbye_ms >= (seen_ms or 0) else None
-
-
-def _read(database: Database, key: str) -> int | None:
-    found = database.fetch(select(meta.c.value).where(meta.c.key == key)).scalar()
-    return None if found is None else int(found)
-
-
-def describe_missing_driver(heartbeat_ms: int | None, now_ms: int) -> str | None:
-    """Return a message for the operator if no driver is running.
-
-    A driver is considered stopped if its last heartbeat is more than 20 seconds old.
-
-    Args:
-        heartbeat_ms: Time of the last heartbeat, Unix milliseconds; None if there was none.
-        now_ms: Current time, Unix milliseconds.
-
-    Returns:
-        A readable message; None if the last heartbeat is recent.
-    """
-    if heartbeat_ms is None:
-        return (
-            "the ledger has no sign of a driver yet; one that was just started gives it once "
-            "Spark is up, in a minute"
-        )
-    age_s = (now_ms - heartbeat_ms) / 1000
-    return (
-        f"no driver runs: its last sign in the ledger is {format_duration(age_s)} old"
-        if age_s > SILENT_SECONDS
-        else None
-    )
+    return read_driver_signs(database).heartbeat_ms

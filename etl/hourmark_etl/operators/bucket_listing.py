@@ -20,7 +20,8 @@ from pydantic_core import from_json
 
 from hourmark.config.loading import Config
 from hourmark.config.redaction import redact
-from hourmark.errors import HourmarkError
+from hourmark.errors import HourmarkError, UsageError
+from hourmark.printing import cut_text
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Grade, Manifest
 from hourmark.rules.event_types import DEAD_LETTERS
@@ -39,8 +40,9 @@ from hourmark_etl.ledger.bucket_rows import (
 )
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import frontiers, read_type_names
-from hourmark_etl.ledger.heartbeat import describe_missing_driver, last_heartbeat_ms
+from hourmark_etl.ledger.heartbeat import read_driver_signs
 from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
+from hourmark_etl.ledger.maintenance.overview import read_oldest_staged_hours
 from hourmark_etl.ledger.overrides import Blocker, blockers
 from hourmark_etl.model import Frontier, HourState
 from hourmark_etl.operators.explain import describe_running_step
@@ -180,7 +182,8 @@ def list_buckets(config: Config, selection: BucketSelection, now_ms: int) -> lis
     Returns:
         Rows sorted by type and hour, dead letters last; empty if nothing is selected. The keys are
         `COLUMNS` and `state`: `closed`, `open`, `frozen`, `sealed` or `damaged`. Open hours have
-        `overdue_s` (seconds since the end of the hour, at least 0), and damaged buckets `problem`.
+        `overdue_s` (seconds since the end of the hour, at least 0) and `staged_hour` (the oldest
+        hour of which events are staged and in no bucket yet), and damaged buckets `problem`.
         If the ledger cannot be read, a message is printed to stderr, and open hours are missing.
 
     Raises:
@@ -254,7 +257,8 @@ def open_bucket_row(
         missing_driver: Readable message that no ETL driver (the process that closes buckets) is
             running; None if one is.
         now_ms: Current time, Unix milliseconds.
-        waits_max: Maximum length of `waits_for` in characters; a longer text is cut off.
+        waits_max: Maximum length of `waits_for` in characters; a longer text is cut at the end of a
+            word.
 
     Returns:
         A dict with a key for each of `COLUMNS`, such as `hour`, `grade`, `events` and `waits_for`,
@@ -272,7 +276,7 @@ def open_bucket_row(
         frontier.event_type,
         frontier.hour,
         frontier.state.value,
-        waits_for=text if len(text) <= waits_max else f"{text[:waits_max]} …",
+        waits_for=cut_text(text, waits_max),
         overdue_s=round(max(0.0, (now_ms - frontier.due_ms) / 1000), 1),
     )
 
@@ -347,7 +351,7 @@ def _collect(
     try:
         with open_existing_ledger(config) as database:
             return collect(_ledger_rows(database, config, selection, now_ms))
-    except NotClosed:
+    except (NotClosed, UsageError):
         raise
     except HourmarkError as error:
         if not selection.wants_closed:
@@ -371,10 +375,19 @@ def _ledger_rows(
     found = frontiers(database, length_s, types)
     if selection.wants_open:
         waiting = blockers(database, length_s, types)
-        silent = describe_missing_driver(last_heartbeat_ms(database), now_ms)
+        silent = read_driver_signs(database).describe_missing(now_ms)
+        staged = read_oldest_staged_hours(database, types)
         for f in found:
             if f.state is HourState.DAMAGED or selection.includes_hour(f.hour):
-                yield open_bucket_row(f, waiting.get(f.event_type), silent, now_ms), False
+                open_row = open_bucket_row(f, waiting.get(f.event_type), silent, now_ms)
+                at_s = staged.get(f.event_type)
+                yield (
+                    {
+                        **open_row,
+                        "staged_hour": None if at_s is None else str(Hour(at_s, length_s)),
+                    },
+                    False,
+                )
     if selection.wants_closed:
         first_s = selection.first.start_s if selection.first else 0
         ends_s = {f.event_type: _end_of_closed_s(f, selection) for f in found}

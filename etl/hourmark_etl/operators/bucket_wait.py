@@ -26,7 +26,7 @@ from hourmark_etl.errors import DamagedRow, NoLedger
 from hourmark_etl.humanize import format_duration
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import read_type_names
-from hourmark_etl.ledger.heartbeat import describe_missing_driver, last_heartbeat_ms
+from hourmark_etl.ledger.heartbeat import read_driver_signs
 from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
 from hourmark_etl.ledger.overrides import blockers
 from hourmark_etl.model import Frontier, HourState
@@ -170,7 +170,7 @@ class BucketPoller:
 
     def _read_open(self, database: Database, frontier: Frontier, now_ms: int) -> BucketPoll:
         found = blockers(database, self._hour.length_s, [self._event_type])
-        silent = describe_missing_driver(last_heartbeat_ms(database), now_ms)
+        silent = read_driver_signs(database).describe_missing(now_ms)
         blocker = found.get(self._event_type)
         row = open_bucket_row(frontier, blocker, silent, now_ms, _WAITS_MAX)
         text = str(row["waits_for"])

@@ -17,6 +17,7 @@ from hourmark.avro.framing import unix_ms
 from hourmark_etl.buckets.reader import Event
 from hourmark_etl.humanize import format_iso
 
+STEPS_SHOWN: Final = 5
 GROUPS_MAX: Final = 10_000  # further groups are counted together
 _OTHER: Final = "(other)"
 _RAW_CHARS_MAX: Final = 300
@@ -219,6 +220,59 @@ def format_dead_letter(dead_letter: Event) -> Iterator[str]:
             f"  there   tail -c +{dead_letter['position'] + 1} {shlex.quote(path)} | head -c "
             f"{size}    (while it has that name)"
         )
+
+
+def format_next_steps(dead_letters: Iterable[Event]) -> Iterator[str]:
+    """Yield what an operator does about dead letters, once for each source and reason.
+
+    Args:
+        dead_letters: Decoded dead letters.
+
+    Yields:
+        One line for each source and reason, at most five (`STEPS_SHOWN`) and the number of others,
+        and a line with the runbook. Nothing without dead letters.
+    """
+    groups: dict[tuple[str, str], list[Event]] = {}
+    for letter in dead_letters:
+        groups.setdefault((letter["declared_source"], letter["reason"]), []).append(letter)
+    for (source, reason), letters in [*groups.items()][:STEPS_SHOWN]:
+        yield f"next: source {_printable(source)}, {reason}: {_next_step(letters[0])}"
+    if (more := len(groups) - STEPS_SHOWN) > 0:
+        yield f"next: {more} more sources and reasons: `hourmark dead-letters ls` counts them"
+    if groups:
+        yield (
+            "these lines are kept, and are not parsed again: docs/runbooks/dead-letters-rising.md "
+            "states how to send them once more"
+        )
+
+
+def _next_step(letter: Event) -> str:
+    source, host = (_printable(letter[name]) for name in ("declared_source", "host"))
+    claimed = letter["claimed_type"]
+    declaration = f"the declaration of {_printable(claimed)}" if claimed else "the declaration"
+    match letter["reason"]:
+        case "future" | "too_late":
+            return (
+                f"compare the clock of {host} (`hourmark doctor --only clocks`); lines that are "
+                "meant to be so old or early need another `lateness_seconds` or "
+                "`future_seconds` in types/sources.toml, then `hourmark types apply`"
+            )
+        case "unknown_source":
+            return (
+                f"correct the name in tailer.sources on {host}, or declare the source and "
+                "`hourmark types apply`"
+            )
+        case "line_too_long" | "event_too_large" | "empty_line":
+            return f"correct the program on {host} that writes them: no declaration accepts them"
+    if letter["file"] is None:
+        return (
+            f"correct the program that posts, or {declaration}; `POST /v1/events/TYPE:validate` "
+            "checks events and stores nothing"
+        )
+    return (
+        f"correct {declaration}, try it (`hourmark types try --lines FILE --source "
+        f"{shlex.quote(source)}`), then `hourmark types apply`"
+    )
 
 
 def parse_time_ms(text: str, now_ms: int) -> int:

@@ -29,6 +29,7 @@ from hourmark_etl.operators.dead_letter_selection import (
     FilteredDeadLetters,
     count_by,
     format_dead_letter,
+    format_next_steps,
     observation_order,
     parse_time_ms,
 )
@@ -158,8 +159,9 @@ def ls(config: Config, by: tuple[str, ...], as_json: bool, **options: Any) -> No
 def show(config: Config, limit: int, as_json: bool, **options: Any) -> None:
     """Show individual dead letters, newest last: the reason, the line, and its file position.
 
-    A line is cut after 300 characters, and bytes that are not printable are shown as \\x... With
-    --json, each dead letter is complete and on a line of its own.
+    A line is cut after 300 characters, and bytes that are not printable are shown as \\x... The
+    last lines name the next step for each source and reason. With --json, each dead letter is
+    complete and on a line of its own.
 
     \b
     Examples:
@@ -173,6 +175,7 @@ def show(config: Config, limit: int, as_json: bool, **options: Any) -> None:
         print_lines(format_events(iter(newest), as_json=True))
     else:
         print_lines(itertools.chain.from_iterable(format_dead_letter(letter) for letter in newest))
+        print_lines(format_next_steps(newest))
     click.echo(str(found), err=True)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Final
 
 from hourmark.records.hours import Hour
@@ -19,7 +20,7 @@ from hourmark_etl.closing.cut.readiness import (
     describe_missing_service,
 )
 from hourmark_etl.humanize import format_count, format_duration, format_iso
-from hourmark_etl.ledger.heartbeat import describe_missing_driver
+from hourmark_etl.ledger.heartbeat import NO_SIGNS, DriverSigns
 from hourmark_etl.ledger.overrides import Blocker, Override
 from hourmark_etl.model import ClosingPhase, Frontier, HourState, ReportedSource
 
@@ -89,8 +90,8 @@ _DO_BY_PHASE: Final[Mapping[ClosingPhase, str]] = {
         "automatically"
     ),
     ClosingPhase.STORAGE: (
-        "see that the file system is up, has space, and is not in safe mode; closing continues "
-        "automatically"
+        "see that the file system is up, has space, lets this user (storage.user) write, and is not "
+        "in safe mode; closing continues automatically"
     ),
 }
 # In any other phase an hour also waits after its deadline (`etl.deadline_seconds`).
@@ -123,8 +124,7 @@ class HourFacts:
             hour is not closed.
         following: Manifest of the first closed bucket after an hour before the type's first hour
             that has no bucket; None otherwise, and if there is no such bucket.
-        driver_heartbeat_ms: Time of the driver's last heartbeat, Unix milliseconds; None if there
-            is none.
+        driver: Signs of life of the last driver.
     """
 
     event_type: str
@@ -139,16 +139,17 @@ class HourFacts:
     set_aside: int = 0
     manifest: Manifest | None = None
     following: Manifest | None = None
-    driver_heartbeat_ms: int | None = None
+    driver: DriverSigns = NO_SIGNS
 
     @property
     def missing_driver(self) -> str | None:
         """Return a readable message if no ETL driver (`hourmark etl run`) is running.
 
         Returns:
-            The message; None if the driver's last heartbeat is at most 20 seconds old.
+            The message; None if the driver's last heartbeat is at most 20 seconds old, and it was
+            not shut down.
         """
-        return describe_missing_driver(self.driver_heartbeat_ms, self.now_ms)
+        return self.driver.describe_missing(self.now_ms)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -246,13 +247,13 @@ def _said(
 
 def _times_out_at_ms(facts: HourFacts, f: Frontier) -> int | None:
     # None if the hour does not close by time alone in the present situation.
-    at_ms = f.due_ms + round(facts.deadline_seconds * 1000)
+    at_ms = max(f.due_ms, f.awaited_ms) + round(facts.deadline_seconds * 1000)
     if f.state is not HourState.OPEN or not f.hour.end_ms <= facts.now_ms < at_ms:
         return None
     waits = facts.blocker is not None and facts.blocker.phase not in _ENDED_BY_DEADLINE
-    # Only the closer knows when it noticed the oldest hour to back-fill.
-    is_noticed = f.hour < f.first_hour and f.previous_hour is None
-    if waits or is_noticed or facts.override is not None or facts.missing_driver:
+    # The oldest hour to back-fill counts from when the closer notices it.
+    is_unnoticed = f.hour < f.first_hour and f.previous_hour is None and not f.noticed_ms
+    if waits or is_unnoticed or facts.override is not None or facts.missing_driver:
         return None
     return (
         None if describe_clock_difference(LatestReports(facts.reporters), facts.now_ms) else at_ms
@@ -421,31 +422,24 @@ def format_hours_before(f: Frontier, hour: Hour, noun: str) -> str:
 
 
 def _reasons(facts: HourFacts, f: Frontier) -> Iterator[Reason]:
-    if silent := facts.missing_driver:
-        since, do = "nothing is staged, and nothing closes", "start it: `hourmark etl run`"
-        if facts.driver_heartbeat_ms is not None:
-            since, do = (
-                "what follows is as old as that",
-                f"{do}; the log of the last one states why it stopped",
-            )
-        yield Reason(f"{silent}, and {since}", do, facts.driver_heartbeat_ms)
+    is_begun = facts.now_ms >= f.hour.end_ms or facts.driver.goodbye_ms is None
+    if (silent := facts.missing_driver) and is_begun:
+        yield _no_driver(silent, facts.driver)
     if facts.override is not None and facts.override.hour_s == f.hour.start_s:
         yield _ordered(facts.override, f)
     if facts.now_ms < f.hour.end_ms:
         yield Reason(
             f"the hour ends in {format_duration((f.hour.end_ms - facts.now_ms) / 1000)}",
-            "nothing: wait for its end",
+            "nothing: wait for its end"
+            if is_begun
+            else "nothing: the next `hourmark run --once` after its end closes it, or a driver that "
+            f"runs by then (`hourmark etl run`); the last one was stopped at "
+            f"{format_iso(facts.driver.goodbye_ms or 0)}",
         )
         return
     heard_ms = max((r.received_at_ms for r in facts.reporters), default=facts.now_ms)
     if stale := not silent and facts.now_ms - heard_ms > STALE_SECONDS * 1000:
-        yield Reason(
-            "the newest report in the ledger is "
-            f"{format_duration((facts.now_ms - heard_ms) / 1000)} old: what follows may be, too",
-            "see in `hourmark status` that services, storage and Kafka work, that the mirror copies "
-            "(`hourmark mirror lag`), and in the log of `hourmark etl run` that batches are staged",
-            heard_ms,
-        )
+        yield _stale_reports(facts, heard_ms)
     unread = ""
     if silent:
         unread = "start the driver, and run the command again: later reports have not been read yet"
@@ -468,6 +462,32 @@ def _reasons(facts: HourFacts, f: Frontier) -> Iterator[Reason]:
             "one was an acknowledged event, the promise of it is not kept",
             f"`hourmark etl set-aside ls {f.event_type}` names each with its reason",
         )
+
+
+def _stale_reports(facts: HourFacts, heard_ms: int) -> Reason:
+    what = (
+        "the newest report in the ledger is "
+        f"{format_duration((facts.now_ms - heard_ms) / 1000)} old: what follows may be, too"
+    )
+    do = (
+        "see in `hourmark status` that services, storage and Kafka work, that the mirror copies "
+        "(`hourmark mirror lag`), and in the log of `hourmark etl run` that batches are staged"
+    )
+    read_ms = max(r.heard_at_ms for r in facts.reporters)
+    if facts.now_ms - read_ms <= STALE_SECONDS * 1000:
+        # Reports are read, each of them old: their way is long, or a clock is wrong.
+        what += f"; it was read {format_duration(max(0, facts.now_ms - read_ms) / 1000)} ago"
+        do = f"compare clocks: `hourmark doctor --only clocks`; if they agree: {do}"
+    return Reason(what, do, heard_ms)
+
+
+def _no_driver(silent: str, driver: DriverSigns) -> Reason:
+    if driver.heartbeat_ms is None:
+        return Reason(f"{silent}, and nothing is staged, and nothing closes", driver.restart_step)
+    do = driver.restart_step
+    if driver.goodbye_ms is None:
+        do = f"{do}; the log of the last one states why it stopped"
+    return Reason(f"{silent}, and what follows is as old as that", do, driver.heartbeat_ms)
 
 
 def _nothing_known(f: Frontier) -> Reason:
@@ -526,7 +546,7 @@ def _behind(facts: HourFacts, f: Frontier, unread: str) -> Iterator[Reason]:
         return
     for group in reports.awaited_reporters(f):
         for r in group:
-            if (r.caught_up_at_ms or 0) >= f.hour.end_ms:
+            if (r.caught_up_at_ms or 0) >= f.awaited_ms:
                 break
             yield _source(r, f, facts, unread)
 
@@ -534,17 +554,18 @@ def _behind(facts: HourFacts, f: Frontier, unread: str) -> Iterator[Reason]:
 def _source(r: ReportedSource, f: Frontier, facts: HourFacts, unread: str) -> Reason:
     silent = facts.missing_driver
     known_ms = (
-        facts.driver_heartbeat_ms
-        if silent and facts.driver_heartbeat_ms is not None
+        facts.driver.heartbeat_ms
+        if silent and facts.driver.heartbeat_ms is not None
         else facts.now_ms
     )
     age_s = max(0.0, (known_ms - r.heard_at_ms) / 1000)
     if r.caught_up_at_ms is None:
         caught_up = "has never caught up"
     else:
+        event = "the back-fill began" if f.noticed_ms > f.hour.end_ms else "the hour's end"
         caught_up = (
-            f"had caught up {format_duration((f.hour.end_ms - r.caught_up_at_ms) / 1000)} before the "
-            "hour's end"
+            f"had caught up {format_duration((f.awaited_ms - r.caught_up_at_ms) / 1000)} before "
+            f"{event}"
         )
     pending = f", {format_count(r.pending_bytes, 'byte')} pending" if r.pending_bytes else ""
     age = f"was {format_duration(age_s)} old then" if silent else f"is {format_duration(age_s)} old"
@@ -593,15 +614,16 @@ def format_explanation(explanation: Explanation, now_ms: int) -> Iterator[str]:
         now_ms: Current time, Unix milliseconds. It is used to compute the time until the deadline.
 
     Yields:
-        A headline, two lines for each reason (cause and next step), and a line with the deadline if
-        there is one.
+        A headline, a line for each reason, a line with the next step after the reasons that share
+        it, and a line with the deadline if there is one.
     """
     yield f"{explanation.event_type} {explanation.hour}: {explanation.summary}"
     word = "waits for" if explanation.state in ("open", "frozen", "sealed", "later") else "because"
-    for reason in explanation.reasons:
-        since = f" (since {format_iso(reason.since_ms)})" if reason.since_ms else ""
-        yield f"  {word:10}{reason.what}{since}"
-        yield f"  {'do':10}{reason.do}"
+    for do, reasons in groupby(explanation.reasons, lambda reason: reason.do):
+        for reason in reasons:
+            since = f" (since {format_iso(reason.since_ms)})" if reason.since_ms else ""
+            yield f"  {word:10}{reason.what}{since}"
+        yield f"  {'do':10}{do}"
     if explanation.times_out_at_ms is not None:
         left = format_duration((explanation.times_out_at_ms - now_ms) / 1000)
         yield (

@@ -7,14 +7,17 @@ overrides, which are few.
 
 from __future__ import annotations
 
+import dataclasses
+
 from hourmark.config.loading import Config
 from hourmark.errors import HourmarkError
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
 from hourmark_etl.buckets.reader import read_manifest
+from hourmark_etl.ledger.backfill import read_backfill_notices
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import frontiers, read_type_names
-from hourmark_etl.ledger.heartbeat import last_heartbeat_ms
+from hourmark_etl.ledger.heartbeat import read_driver_signs
 from hourmark_etl.ledger.hosts.reporters import reporters
 from hourmark_etl.ledger.maintenance.overview import (
     read_closed_manifest,
@@ -88,6 +91,10 @@ def read_hour_facts(
     length_s = config.parsing.bucket_seconds
     frontier = read_frontier(database, event_type, length_s)
     manifest, following = read_manifests(database, frontier, event_type, hour)
+    if frontier is not None and frontier.hour < frontier.first_hour:
+        notice = read_backfill_notices(database).get(event_type)
+        if notice is not None and notice.hour_s == frontier.hour.start_s:
+            frontier = dataclasses.replace(frontier, noticed_ms=notice.noticed_ms)
     return HourFacts(
         event_type=event_type,
         hour=hour,
@@ -101,7 +108,7 @@ def read_hour_facts(
         set_aside=count_unreviewed_records(database, event_type),
         manifest=manifest,
         following=following,
-        driver_heartbeat_ms=last_heartbeat_ms(database),
+        driver=read_driver_signs(database),
     )
 
 

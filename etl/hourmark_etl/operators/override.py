@@ -8,16 +8,19 @@ from __future__ import annotations
 import getpass
 import socket
 import sys
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
 
 import click
 
 from hourmark.clock import SystemClock
 from hourmark.config.loading import Config, config_option
 from hourmark.errors import UsageError
-from hourmark.printing import json_option, print_json
+from hourmark.printing import json_option, name_some, print_json
+from hourmark.records.hours import Hour
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import frontiers
-from hourmark_etl.ledger.heartbeat import describe_missing_driver, last_heartbeat_ms
+from hourmark_etl.ledger.heartbeat import read_driver_signs
 from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
 from hourmark_etl.ledger.overrides import (
     blockers,
@@ -29,6 +32,8 @@ from hourmark_etl.ledger.overrides import (
 from hourmark_etl.operators.explain import HourFacts, explain_hour
 from hourmark_etl.operators.hour_facts import read_hour_facts
 from hourmark_etl.options import parse_hour
+
+_TYPES_SHOWN: Final = 20
 
 
 @click.command()
@@ -94,12 +99,13 @@ def force(
             ):  # `put_override` refuses any other hour
                 check_override_effective(facts.frontier, facts.blocker)
                 _confirm(facts, yes)
+            _check_bucket(facts)
             put_override(database, event_type, parsed_hour, reason, by, now_ms)
             ordered = {event_type: parsed_hour}
         else:
             _confirm_all(database, length_s, yes)
             ordered = put_overrides(database, length_s, reason, by, now_ms)
-        silent = describe_missing_driver(last_heartbeat_ms(database), now_ms)
+        silent = read_driver_signs(database).describe_missing(now_ms)
         waiting = blockers(database, length_s)
         sealed = {
             f.event_type
@@ -113,14 +119,41 @@ def force(
         ]
         print_json(rows)
     else:
-        for name, ordered_hour in sorted(ordered.items()):
-            what = "sealed already, and closes as it is" if name in sealed else "ordered"
-            click.echo(
-                f"{name} {ordered_hour}: {what}; `hourmark bucket why {name} "
-                f"{ordered_hour}` shows its progress"
-            )
+        for line in _describe_orders(ordered, sealed):
+            click.echo(line)
     if silent:
         click.echo(f"{silent}; `hourmark etl run` carries the override out", err=True)
+
+
+def _describe_orders(ordered: Mapping[str, Hour], sealed: Collection[str]) -> Iterator[str]:
+    groups: dict[tuple[Hour, bool], list[str]] = {}
+    for name, hour in sorted(ordered.items()):
+        groups.setdefault((hour, name in sealed), []).append(name)
+    for (hour, is_sealed), names in groups.items():
+        what = "sealed already, and closes as it is" if is_sealed else "ordered"
+        shows = f"`hourmark bucket why {names[0]} {hour}` shows its progress"
+        if len(names) > 1:
+            shows = "`hourmark bucket ls --state open` shows their progress"
+        yield f"{name_some(names, _TYPES_SHOWN)} {hour}: {what}; {shows}"
+
+
+def _check_bucket(facts: HourFacts) -> None:
+    # `put_override` cannot tell a closed hour from one that has no bucket.
+    f = facts.frontier
+    if f is None or not facts.hour < f.hour:
+        return
+    answer = explain_hour(facts)
+    which = {
+        "skipped": "was skipped because it has no events, so it has no bucket to close",
+        "later": answer.summary,
+        "before-first": answer.summary,
+    }
+    if answer.state in which:
+        raise UsageError(
+            f"{facts.event_type} {facts.hour} {which[answer.state]}; no override was stored. The "
+            f"next hour of {facts.event_type} to close is {f.hour}: `hourmark bucket why "
+            f"{facts.event_type} {f.hour}` shows what it waits for"
+        )
 
 
 def _confirm(facts: HourFacts, yes: bool) -> None:

@@ -29,7 +29,7 @@ from hourmark_etl.closing.cut.readiness import SILENT_MS
 from hourmark_etl.humanize import format_count, format_iso
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import frontiers
-from hourmark_etl.ledger.heartbeat import describe_missing_driver, last_heartbeat_ms
+from hourmark_etl.ledger.heartbeat import DriverSigns, read_driver_signs
 from hourmark_etl.ledger.hosts.reporters import reporters
 from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
 from hourmark_etl.ledger.maintenance.overview import read_closed_manifest
@@ -43,6 +43,7 @@ FAULT_MS: Final = 20_000  # a phase that is no regular step may last so long wit
 OVERDUE_MS: Final = 300_000  # since the end of an hour that waits for a regular step
 UNEXPLAINED_MS: Final = 1_800_000  # the same without a known cause, as the alarm in docs/metrics.md
 BEHIND_MS: Final = 300_000  # a host reports, and has delivered nothing for so long
+_AGREE_MS: Final = 10_000  # clocks that differ by less agree
 _RECENT_MS: Final = 2 * 3_600_000  # dead letters in buckets that ended earlier are not counted
 _NEWEST_BUCKETS: Final = 15
 _NO_DRIVER: Final = "no driver"
@@ -64,7 +65,7 @@ class LedgerFacts:
         blockers: Maps each event type to the condition that keeps its next bucket from being
             closed. Types without a known condition are absent.
         reporters: Latest report of each log source of each host.
-        heartbeat_ms: Time of the driver's last heartbeat, Unix milliseconds; None if there is none.
+        driver: Signs of life of the last driver.
         set_aside: Number of records that no bucket can contain and that no operator has reviewed.
         unreadable: Names of the Kafka topic-partitions that cannot be read.
         progressing: Event types that work through a backlog, so that an overdue hour without a
@@ -78,7 +79,7 @@ class LedgerFacts:
     frontiers: Sequence[Frontier]
     blockers: Mapping[str, Blocker]
     reporters: Sequence[ReportedSource]
-    heartbeat_ms: int | None
+    driver: DriverSigns
     set_aside: int = 0
     unreadable: tuple[str, ...] = ()
     progressing: frozenset[str] = frozenset()
@@ -87,7 +88,7 @@ class LedgerFacts:
     @property
     def missing_driver(self) -> str | None:
         """Return a readable message if no ETL driver is running; None if one is running."""
-        return describe_missing_driver(self.heartbeat_ms, self.now_ms)
+        return self.driver.describe_missing(self.now_ms)
 
 
 def types_status(config: Config, now_ms: int) -> ComponentStatus:
@@ -123,7 +124,7 @@ def _read_facts(database: Database, config: Config, now_ms: int) -> LedgerFacts:
         frontiers=frontiers(database, length_s),
         blockers=blockers(database, length_s),
         reporters=reporters(database),
-        heartbeat_ms=last_heartbeat_ms(database),
+        driver=read_driver_signs(database),
         set_aside=count_unreviewed_records(database),
         unreadable=tuple(sorted(map(str, read_errors(database)))),
     )
@@ -271,20 +272,39 @@ def _clocks(reports: Sequence[ReportedSource]) -> Iterator[Problem]:
     # The age of a report when it was read consists of its way, which is common to all services, and
     # of the difference of the clocks. The shortest is taken as the way of all.
     live = [r for r in reports if r.kind == "service" and not r.goodbye]
-    shortest_ms = max(0, min((r.heard_at_ms - r.received_at_ms for r in live), default=0))
-    for r in live:
-        behind_ms = r.heard_at_ms - r.received_at_ms - shortest_ms
-        if abs(behind_ms) > CLOCKS_APART_MS_REPORTED:
-            where = "behind" if behind_ms > 0 else "ahead of"
-            yield Problem(
-                cause=CauseClass.CLOCK,
-                key=f"clock:{r.host_id}",
-                subject=f"clock of delivery service {r.host_name}",
-                what=f"it is about {abs(behind_ms) // 1000} s {where} the driver's; from "
-                f"{CLOCKS_APART_MS_MAX // 1000} s on nothing closes",
-                do=f"on {r.host_name} and the driver's machine: `timedatectl`, `chronyc tracking`",
-                group="clocks of delivery services that are wrong",
-            )
+    ages_ms = [r.heard_at_ms - r.received_at_ms for r in live]
+    shortest_ms = max(0, min(ages_ms, default=0))
+    wrong = [
+        (r, age_ms - shortest_ms)
+        for r, age_ms in zip(live, ages_ms, strict=True)
+        if abs(age_ms - shortest_ms) > CLOCKS_APART_MS_REPORTED
+    ]
+    hosts = {r.host_id for r in live}
+    if len(hosts) > 1 and len(wrong) == len(live) and max(ages_ms) - min(ages_ms) < _AGREE_MS:
+        yield _driver_clock(-max(ages_ms), len(hosts))  # all reports come from its future
+        return
+    for r, behind_ms in wrong:
+        where = "behind" if behind_ms > 0 else "ahead of"
+        yield Problem(
+            cause=CauseClass.CLOCK,
+            key=f"clock:{r.host_id}",
+            subject=f"clock of delivery service {r.host_name}",
+            what=f"it is about {abs(behind_ms) // 1000} s {where} the driver's; from "
+            f"{CLOCKS_APART_MS_MAX // 1000} s on nothing closes",
+            do=f"on {r.host_name} and the driver's machine: `timedatectl`, `chronyc tracking`",
+            group="clocks of delivery services that are wrong",
+        )
+
+
+def _driver_clock(behind_ms: int, services: int) -> Problem:
+    return Problem(
+        cause=CauseClass.CLOCK,
+        key="clock:driver",
+        subject="clock of the etl driver",
+        what=f"it is about {behind_ms // 1000} s behind the clocks of all {services} delivery "
+        f"services, which agree; from {CLOCKS_APART_MS_MAX // 1000} s on nothing closes",
+        do="on the driver's machine: `timedatectl`, `chronyc tracking`",
+    )
 
 
 def _silent_hosts(facts: LedgerFacts, heard_ms: int) -> Iterator[Problem]:
@@ -366,8 +386,11 @@ def _cause(facts: LedgerFacts, f: Frontier, overriding: str | None) -> tuple[str
             return None
     elif waits_ms <= FAULT_MS:
         return None
-    text = "; ".join(blocker.what).replace(f.event_type, "…")
-    return blocker.phase.value, re.sub(r"[0-9a-f]*\d[0-9a-f]*", "#", text)
+    return blocker.phase.value, re.sub(r"[0-9a-f]*\d[0-9a-f]*", "#", _cause_text(blocker, f))
+
+
+def _cause_text(blocker: Blocker | None, f: Frontier) -> str:
+    return "; ".join(blocker.what).replace(f.event_type, "…") if blocker is not None else ""
 
 
 def _waiting_types(
@@ -378,12 +401,22 @@ def _waiting_types(
     since_ms = min(f.due_ms for f in found)
     if cause[0] == _NO_DRIVER:
         what = "hours have ended and are not closed, because no driver runs"
-        do = "`hourmark etl run`; hours then close by themselves, the oldest first"
+        if (goodbye_ms := facts.driver.goodbye_ms) is not None:
+            what = (
+                "hours have ended and are not closed, because the driver was stopped at "
+                f"{format_iso(goodbye_ms)}"
+            )
+        do = f"{facts.driver.restart_step}; hours then close by themselves, the oldest first"
     elif cause[0] == _NO_REPORTS:
         what = "hours have ended and are not closed, because the driver reads no reports"
         do = "resolve the problems above; hours then close by themselves, the oldest first"
     else:
         what, do = _explained(facts, oldest)
+        if len({_cause_text(facts.blockers.get(f.event_type), f) for f in found}) > 1:
+            do = (
+                f"{do}; others of them wait for the same with other names or numbers: `hourmark "
+                "bucket ls --state open`"
+            )
     subject = f"{names[0]} {oldest.hour}" if len(names) == 1 else f"{len(names)} types"
     if oldest.state is HourState.DAMAGED:
         subject = name_some(names)
@@ -412,7 +445,7 @@ def _explained(facts: LedgerFacts, f: Frontier) -> tuple[str, str]:
             frontier=f,
             reporters=tuple(facts.reporters),
             blocker=facts.blockers.get(f.event_type),
-            driver_heartbeat_ms=facts.heartbeat_ms,
+            driver=facts.driver,
         )
     )
     reason = explanation.reasons[0]

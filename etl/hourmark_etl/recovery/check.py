@@ -49,8 +49,8 @@ class LedgerFault(enum.StrEnum):
       content), or it has a seal but is in another state.
     - `LISTING`: Rows of a staged file are assigned to a bucket that cannot exist.
     - `SUMS`: The row counts of the groups in a staged file do not add up to the rows of the file.
-    - `FILE`: A staged file that is still needed is missing, is damaged, or has a different number
-      of rows.
+    - `FILE`: A staged file that is still needed is missing, is damaged, or has fewer rows than the
+      ledger.
     - `DIGEST`: A row of the ledger does not match its stored digest.
     - `POSITION`: A stored Kafka offset is outside the log of its topic.
     """
@@ -411,7 +411,7 @@ def _marker_problem(
 
 
 def check_files(database: Database, storage: Storage) -> Iterator[LedgerFinding]:
-    """Check that all needed staged files exist, are intact, and have the expected number of rows.
+    """Check that all needed staged files exist, are intact, and have all rows of the ledger.
 
     A staged file contains events or audit records that were copied from Kafka. It is needed until
     all its events are in closed buckets, or until all its audit records have been compared with
@@ -457,7 +457,8 @@ def _file_problems(
                     LedgerFault.FILE, path, f"damaged ({error.why}); closing stages it again"
                 )
         else:
-            if rows != wanted:
+            # An override for a file that was lost, and came back, has removed rows from the ledger.
+            if rows < wanted:
                 yield LedgerFinding(
                     LedgerFault.FILE, path, f"{rows} rows, the ledger says {wanted}"
                 )

@@ -31,6 +31,7 @@ from hourmark.records.manifest import Manifest
 from hourmark.rules.revision import KnownSchema, RulesBook, SchemaMeaning
 from hourmark_etl.buckets.reader import list_types
 from hourmark_etl.errors import Unreadable
+from hourmark_etl.humanize import format_iso
 from hourmark_etl.ids.index_files import Bucket, list_index_files, read_bucket_runs
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.bucket_rows import insert_closed_buckets
@@ -229,7 +230,21 @@ class _Rebuild:
         # last skipped hours were.
         if begun := self.begun.get(event_type):
             return begun.first_hours_s[event_type]
-        return self.chains[event_type].runs[-1][0].start_s
+        chain = self.chains[event_type]
+        # A first hour is at most 300 buckets old when its type is applied, and hours before it close
+        # first. A newest bucket that was far older when it closed was therefore back-filled, unless
+        # a backlog was as old: its empty hours are then skipped, which loses nothing. The other
+        # mistake would close each empty hour from that bucket on, which may be 184,000 of them.
+        closed = Hour.containing(chain.last.closed_at_ms, chain.first.length_s)
+        if chain.frontier >= closed.earliest_chain_start():
+            return chain.runs[-1][0].start_s
+        first = closed.previous()  # as `hourmark init` sets it
+        self.result.notes.append(
+            f"type {event_type}: no record states its first hour, and its newest bucket, "
+            f"{chain.frontier.previous()}, was closed at {format_iso(chain.last.closed_at_ms)}: all "
+            f"its buckets count as back-filled, and each hour from {first} on gets a bucket"
+        )
+        return first.start_s
 
     def _name_ledger(self, recorded: Sequence[FirstHours]) -> None:
         # Records of first hours are in order of their commit numbers.

@@ -7,27 +7,33 @@ old, the check waits for the next one, because this machine's clock may be wrong
 
 from __future__ import annotations
 
+import dataclasses
 import re
+import shutil
 import time
+from collections.abc import Iterator
 from typing import Final
 from urllib.error import URLError
 
 from hourmark.commands.component_status import LOOPBACK, ComponentState, ComponentStatus, format_age
 from hourmark.commands.problems import CauseClass, Problem
 from hourmark.config.loading import Config
-from hourmark.errors import HourmarkError
+from hourmark.errors import HourmarkError, UsageError
 from hourmark_etl.errors import LostLedger, NoLedger
 from hourmark_etl.humanize import format_iso
 from hourmark_etl.ledger.database import CLOSER, Database
 from hourmark_etl.ledger.engines import sqlite_file
 from hourmark_etl.ledger.heartbeat import (
     BEAT_SECONDS,
+    NO_SIGNS,
     SILENT_SECONDS,
-    last_goodbye_ms,
+    DriverSigns,
     last_heartbeat_ms,
+    read_driver_signs,
 )
 from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
 
+TAKEOVERS_MS: Final = 1_800_000
 HANGS_MS: Final = 120_000  # the alarm in docs/metrics.md uses the same limit
 _ANSWER_S: Final = 3.0
 # Three missed heartbeats are enough if the process does not respond either.
@@ -61,9 +67,11 @@ def driver_status(config: Config, now_ms: int) -> ComponentStatus:
     """
     address = f"{config.etl.metrics_host}:{config.etl.metrics_port}"
     answer = _ask_metrics(address) if config.etl.metrics_port else None
+    signs = NO_SIGNS
     try:
         with open_existing_ledger(config) as database:
-            known = _read_ledger(database, config, now_ms, answer)
+            signs = read_driver_signs(database)
+            known = _read_ledger(database, signs, config, now_ms, answer)
     except LostLedger as error:
         known = ComponentStatus(ComponentState.UNKNOWN, str(error), problems=(_lost(error),))
     except HourmarkError as error:
@@ -73,9 +81,29 @@ def driver_status(config: Config, now_ms: int) -> ComponentStatus:
         is_elsewhere = isinstance(error, NoLedger) or (file is not None and not file.is_file())
         problems = () if is_elsewhere else (_away(error),)
         known = ComponentStatus(ComponentState.UNKNOWN, str(error), problems=problems)
+    known = dataclasses.replace(
+        known, problems=(*_alternating_drivers(signs, now_ms), *known.problems)
+    )
     if not answer:
         return known
-    return _polled(answer, address, known, now_ms)
+    return _polled(answer, address, known, signs, config, now_ms)
+
+
+def _alternating_drivers(signs: DriverSigns, now_ms: int) -> Iterator[Problem]:
+    # One takeover is an operator's; each of several ends what the other driver had begun.
+    recent = [t for t in signs.takeovers if now_ms - t.at_ms <= TAKEOVERS_MS]
+    if len(recent) > 1:
+        last = recent[-1]
+        yield Problem(
+            cause=CauseClass.COMPONENT,
+            key="drivers",
+            subject="etl drivers",
+            what=f"{last.loser} and {last.winner} take the lease from each other, {len(recent)} "
+            f"times in {format_age(recent[0].at_ms, now_ms)}: each ends what the other has begun",
+            do="stop one of the two, and disable its supervisor (`systemctl disable --now "
+            "hourmark-etl`)",
+            since_ms=recent[0].at_ms,
+        )
 
 
 def _ask_metrics(address: str) -> str | None:
@@ -92,10 +120,19 @@ def _ask_metrics(address: str) -> str | None:
         return None
 
 
-def _polled(answer: str, address: str, known: ComponentStatus, now_ms: int) -> ComponentStatus:
+def _polled(
+    answer: str,
+    address: str,
+    known: ComponentStatus,
+    signs: DriverSigns,
+    config: Config,
+    now_ms: int,
+) -> ComponentStatus:
     found = _LAST_POLL.search(answer)
     polled_ms = round(float(found[1]) * 1000) if found is not None else 0
     problems = tuple(problem for problem in known.problems if problem.key != _KEY)
+    if polled_ms and now_ms - polled_ms <= HANGS_MS and len(problems) < len(known.problems):
+        problems = (*problems, _writes_nothing(address, signs, config, now_ms))
     if not polled_ms:
         return ComponentStatus(
             ComponentState.RUNNING,
@@ -111,8 +148,8 @@ def _polled(answer: str, address: str, known: ComponentStatus, now_ms: int) -> C
         )
     hangs = _problem(
         f"its main loop has not polled for {age}: nothing closes",
-        "see the end of its log, which names the last step; if that does not change, end the "
-        "process and start it again: `hourmark etl run`",
+        "see the end of its log, which names the last step; if that does not change, end "
+        f"{signs.process or 'the process'} and start it again: `hourmark etl run`",
         polled_ms,
     )
     return ComponentStatus(
@@ -120,10 +157,25 @@ def _polled(answer: str, address: str, known: ComponentStatus, now_ms: int) -> C
     )
 
 
+def _writes_nothing(address: str, signs: DriverSigns, config: Config, now_ms: int) -> Problem:
+    # A driver polls, and the heartbeats in the ledger have ended.
+    age = format_age(signs.heartbeat_ms or now_ms, now_ms)
+    disk, file = "", sqlite_file(config.etl.ledger)
+    if file is not None:
+        free_mib = shutil.disk_usage(file.parent).free >> 20
+        disk = f" ({free_mib} MiB are free; `fuser {file}` names programs that may lock it)"
+    return _problem(
+        f"a driver runs ({address}), and none has written to the ledger for {age}: nothing closes",
+        f"see that the ledger can be written{disk}; if it can, that driver stages a shard alone, "
+        f"and the one that closes does not run: {signs.restart_step}",
+        signs.heartbeat_ms or now_ms,
+    )
+
+
 def _read_ledger(
-    database: Database, config: Config, now_ms: int, answer: str | None
+    database: Database, signs: DriverSigns, config: Config, now_ms: int, answer: str | None
 ) -> ComponentStatus:
-    epoch, seen_ms = database.epoch(CLOSER), last_heartbeat_ms(database)
+    epoch, seen_ms = database.epoch(CLOSER), signs.heartbeat_ms
     if not epoch:
         return ComponentStatus(
             ComponentState.NOT_RUNNING,
@@ -134,23 +186,23 @@ def _read_ledger(
             ComponentState.UNKNOWN,
             f"the last one took its lease at commit {epoch}, and has given no sign of life yet",
         )
+    if (goodbye_ms := signs.goodbye_ms) is not None:
+        detail = f"it was stopped at {format_iso(goodbye_ms)}; `hourmark etl run` starts it again"
+        return ComponentStatus(ComponentState.NOT_RUNNING, detail, heard_at_ms=goodbye_ms)
     age = format_age(seen_ms, now_ms)
-    detail = f"its last sign of life is {age} old (lease of commit {epoch})"
+    of = f"{signs.process}, " if signs.process else ""
+    detail = f"its last sign of life is {age} old ({of}lease of commit {epoch})"
     allowed_ms = 1000 * (_UNRESPONSIVE_S if answer == "" else SILENT_SECONDS)
     if abs(now_ms - seen_ms) <= allowed_ms:
         return ComponentStatus(ComponentState.RUNNING, detail, heard_at_ms=seen_ms)
-    if (goodbye_ms := last_goodbye_ms(database)) is not None:
-        detail = f"it was stopped at {format_iso(goodbye_ms)}; `hourmark etl run` starts it again"
-        return ComponentStatus(ComponentState.NOT_RUNNING, detail, heard_at_ms=goodbye_ms)
     # The driver of an SQLite ledger is on this machine and has the same clock.
     if sqlite_file(config.etl.ledger) is None and _is_beating(database, seen_ms):
         return _of_other_clock(seen_ms, now_ms, detail)
     if answer == "":
         problem = _problem(
-            f"it hangs: its process accepts connections and does not respond, and its last sign of "
-            f"life is {age} old; nothing is staged, and nothing closes",
-            "continue it if it was suspended (SIGCONT), else end it (SIGKILL loses nothing) and "
-            "start it again: `hourmark etl run`",
+            f"it hangs: {signs.process or 'its process'} accepts connections and does not respond, "
+            f"and its last sign of life is {age} old; nothing is staged, and nothing closes",
+            f"{_continue_or_end(signs)} and start it again: `hourmark etl run`",
             seen_ms,
         )
         return ComponentStatus(
@@ -158,12 +210,19 @@ def _read_ledger(
         )
     problem = _problem(
         f"no driver runs: its last sign of life is {age} old; nothing is staged, and nothing closes",
-        "start it: `hourmark etl run`; the log of the last one states why it ended",
+        f"{signs.restart_step}; the log of the last one states why it ended",
         seen_ms,
     )
     return ComponentStatus(
         ComponentState.NOT_RUNNING, detail, heard_at_ms=seen_ms, problems=(problem,)
     )
+
+
+def _continue_or_end(signs: DriverSigns) -> str:
+    cont, kill = (
+        "" if signs.pid is None else f": `kill -{name} {signs.pid}`" for name in ("CONT", "KILL")
+    )
+    return f"continue it if it was suspended (SIGCONT{cont}), else end it (SIGKILL loses nothing{kill})"
 
 
 def _is_beating(database: Database, seen_ms: int) -> bool:
@@ -210,10 +269,7 @@ def _lost(error: HourmarkError) -> Problem:
 
 
 def _away(error: HourmarkError) -> Problem:
-    return Problem(
-        cause=CauseClass.SERVER,
-        key="ledger",
-        subject="ledger",
-        what=str(error),
-        do="see that the database of etl.ledger runs and accepts this user; then repeat the command",
-    )
+    do = "see that the database of etl.ledger runs and accepts this user; then repeat the command"
+    if isinstance(error, UsageError):
+        do = "as it says; `hourmark config show` names the file of each setting"
+    return Problem(cause=CauseClass.SERVER, key="ledger", subject="ledger", what=str(error), do=do)

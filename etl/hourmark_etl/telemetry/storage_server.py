@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from sqlalchemy import or_, select
+
 from hourmark.commands.server_status import LEAVE_SAFE_MODE, ServerStatus
 from hourmark.config.loading import Config
+from hourmark.errors import HourmarkError
 from hourmark.printing import name_some
+from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
 from hourmark_etl.storage.namenode import read_namenode_info
 
 SILENT_S: Final = 20  # a DataNode sends a heartbeat every few seconds
+FREE_MIB_MIN: Final = 256  # `hourmark doctor` warns earlier
+FREE_PERCENT_MIN: Final = 1.0
 _ANSWER_S: Final = 5.0
+_TYPES: Final = tables.frontiers.c
 
 
 def storage_server(config: Config) -> list[ServerStatus]:
@@ -28,13 +37,11 @@ def storage_server(config: Config) -> list[ServerStatus]:
     Returns:
         One entry for the local folder or the NameNode, and a second one if a DataNode has sent no
         heartbeat to the NameNode for more than 20 seconds. A local folder that does not exist yet
-        is healthy.
+        is healthy, unless the ledger has closed buckets.
     """
     root = config.storage.root
     if root.startswith("file://"):
-        folder = Path(root.removeprefix("file://"))
-        is_there = "exists" if folder.is_dir() else "not written yet"
-        return [ServerStatus(name="storage", address=root, healthy=True, detail=is_there)]
+        return [_local_folder(config, Path(root.removeprefix("file://")))]
     address = config.storage.webhdfs
     try:
         info = read_namenode_info(address, _ANSWER_S)
@@ -52,6 +59,44 @@ def storage_server(config: Config) -> list[ServerStatus]:
     return [evaluate_namenode_info(address, info), *_silent_datanodes(info)]
 
 
+def _local_folder(config: Config, folder: Path) -> ServerStatus:
+    root = config.storage.root
+    try:
+        is_empty = not folder.is_dir() or not any(folder.iterdir())
+    except PermissionError:
+        detail = "exists; this user may not list it"
+        return ServerStatus(name="storage", address=root, healthy=True, detail=detail)
+    if is_empty:
+        if _has_closed_buckets(config):
+            return _unhealthy(
+                "storage",
+                root,
+                f"the folder {'is empty' if folder.is_dir() else 'does not exist'}, and the ledger "
+                "has closed buckets in it",
+                "mount it, or correct storage.root; until then nothing closes",
+            )
+        return ServerStatus(name="storage", address=root, healthy=True, detail="not written yet")
+    free_mib = shutil.disk_usage(folder).free >> 20
+    if free_mib < FREE_MIB_MIN:
+        return _unhealthy(
+            "storage",
+            root,
+            f"{free_mib} MiB are free, at least {FREE_MIB_MIN} should be: soon nothing is staged, "
+            "and nothing closes",
+            "free space on its disk (docs/runbooks/disk-full.md)",
+        )
+    return ServerStatus(name="storage", address=root, healthy=True, detail="exists")
+
+
+def _has_closed_buckets(config: Config) -> bool:
+    try:
+        with open_existing_ledger(config) as database:
+            begun = or_(_TYPES.hour > _TYPES.first_hour, _TYPES.backfilled_hour.is_not(None))
+            return database.fetch(select(_TYPES.type).where(begun).limit(1)).first() is not None
+    except HourmarkError:  # the status of the driver reports it
+        return False
+
+
 def evaluate_namenode_info(address: str, info: Mapping[str, Any]) -> ServerStatus:
     """Check whether HDFS can read and write files, given the attributes of its NameNode.
 
@@ -63,7 +108,8 @@ def evaluate_namenode_info(address: str, info: Mapping[str, Any]) -> ServerStatu
 
     Returns:
         An unhealthy status with the operator's next step if the NameNode is in safe mode, if blocks
-        have no replica left, or if there is no live DataNode; otherwise a healthy status.
+        have no replica left, if less than 1 % of the disks is free, or if there is no live
+        DataNode; otherwise a healthy status.
     """
     if info.get("Safemode"):
         return _unhealthy(
@@ -78,6 +124,14 @@ def evaluate_namenode_info(address: str, info: Mapping[str, Any]) -> ServerStatu
             address,
             f"{missing} blocks have no replica left",
             "bring back DataNodes; `hdfs fsck /` names the files",
+        )
+    if (free := float(info.get("PercentRemaining", 100.0))) < FREE_PERCENT_MIN:
+        return _unhealthy(
+            "namenode",
+            address,
+            f"{free:.1f} % of the DataNodes' disks are free: soon nothing is staged, and nothing "
+            "closes",
+            "add disks or DataNodes, or delete what is not needed (docs/runbooks/disk-full.md)",
         )
     live = len(_nodes(info))
     if not live:

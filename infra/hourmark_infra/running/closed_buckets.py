@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from hourmark.printing import name_some
@@ -98,6 +98,37 @@ def buckets_closed_since(
         for row in rows
         if row["state"] == _CLOSED and row["hour"] >= since.get(row["type"], "") and row["events"]
     ]
+
+
+def find_open_hour(
+    hour: str,
+    before: Iterable[Mapping[str, Any]],
+    closed: Iterable[Mapping[str, Any]],
+    open_rows: Collection[Mapping[str, Any]],
+) -> str | None:
+    """Return the bucket in which lines of a run remain after all earlier buckets were closed.
+
+    A bucket that was open before the run is closed only by what is staged of all lines delivered
+    until then. If each type closed one, and no staged events remain, no line does.
+
+    Args:
+        hour: Label of the oldest bucket that was not awaited.
+        before: Rows of `hourmark bucket ls --summary --json` before the lines were delivered.
+        closed: Rows of closed buckets afterwards, from `hourmark bucket ls --json`.
+        open_rows: Rows of `hourmark bucket ls --state open --json` afterwards.
+
+    Returns:
+        `hour`, or a later label if the lines that remain are of later hours only; None if no line
+        remains.
+    """
+    before = list(before)
+    if staged := [str(row["staged_hour"]) for row in open_rows if row.get("staged_hour")]:
+        return max(hour, min(staged))
+    since = next_hours(before)
+    closing = {row["type"] for row in closed if row["hour"] >= since.get(row["type"], "")}
+    was_open = all(row["next_state"] == "open" for row in before)
+    is_staged = was_open and {row["type"] for row in open_rows} <= closing
+    return None if is_staged else hour
 
 
 def describe_buckets(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:

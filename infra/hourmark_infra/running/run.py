@@ -37,6 +37,7 @@ from hourmark_infra.components import (
 )
 from hourmark_infra.running.closed_buckets import (
     buckets_closed_since,
+    find_open_hour,
     format_reasons,
     next_hours,
     unclosed_types,
@@ -73,7 +74,7 @@ class RunOutcome:
         config: Path of the configuration file of the components.
         open_hour: Label of the bucket that was still open at the end, such as `2026-11-21T05`. It
             contains events of this interval and late events, and is closed by a later run. None if
-            the run waited for this bucket or had nothing to deliver.
+            every line is in a closed bucket.
     """
 
     seconds: float
@@ -106,28 +107,29 @@ def merge_settings(stack: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str
 
 
 def first_hour_options(config: Config, now_ms: int) -> tuple[str, ...]:
-    """Return the option `--first-hour` for `hourmark types apply` if the first hour is configured.
+    """Return the option `--first-hour` for `hourmark types apply`.
 
     The first hour is the first hourly bucket of new event types. From it on, each hour has a bucket;
-    older lines are back-filled to buckets of their own hours. Without the option, buckets start at
-    the current hour.
+    older lines are back-filled to buckets of their own hours. Without the option, buckets would
+    start at the current hour; `Run.run_once` would then end before it closes older lines, as it does
+    not wait for the current hour.
 
     Args:
         config: Configuration with `types.first_hour` and the bucket length.
         now_ms: Current time in Unix milliseconds.
 
     Returns:
-        `("--first-hour", HOUR)`, with the hour before the current one if `types.first_hour` is more
-        than 300 buckets in the past. Empty if it is not set or is not a valid hour.
+        `("--first-hour", HOUR)`, with the hour before the current one if `types.first_hour` is not
+        set, or more than 300 buckets in the past. Empty if it is not a valid hour.
     """
     first, length_s = config.types.first_hour, config.parsing.bucket_seconds
+    current = Hour.containing(now_ms, length_s)
     if first is None:
-        return ()
+        return ("--first-hour", str(current.previous()))
     try:
         begins = Hour.parse(first, length_s)
     except ValueError:
         return ()  # `types apply` reports the invalid setting
-    current = Hour.containing(now_ms, length_s)
     is_recent = begins >= current.earliest_chain_start()
     return ("--first-hour", first if is_recent else str(current.previous()))
 
@@ -271,7 +273,8 @@ class Run:
         self._complete.unlink(missing_ok=True)
         self._start_components(config, ["service"])
         with self._progress.awaiting("the ledger to be read"):
-            since = next_hours(self._query_json("bucket", "ls", "--summary"))
+            before = self._query_json("bucket", "ls", "--summary")
+        since = next_hours(before)
         tailed = self._drain_tailer()
         if was_complete and not tailed["ranges"]:
             self._mark_complete()
@@ -296,6 +299,10 @@ class Run:
             self._mark_complete()
         with self._progress.awaiting("the closed buckets to be listed"):
             closed = self._list_closed_buckets(since)
+            if open_hour is not None:
+                open_hour = find_open_hour(open_hour, before, closed, self._list_open_buckets())
+                if open_hour is None:
+                    self._mark_complete()
         return self._outcome(
             tailed,
             buckets_closed_since(closed, since),

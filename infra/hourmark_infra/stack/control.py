@@ -284,7 +284,18 @@ class LocalStack:
             outcome = {name: self._stop(name) for name in self._servers if name in first}
             others = [name for name in reversed(self._servers) if name not in outcome]
             with ThreadPoolExecutor(len(others)) as pool:
-                return {**outcome, **dict(zip(others, pool.map(self._stop, others), strict=True))}
+                outcome |= dict(zip(others, pool.map(self._stop, others), strict=True))
+            self._change(lambda state: replace(state, stopped_at_ms=self._clock.now_ms()))
+            return outcome
+
+    @property
+    def stopped_at_ms(self) -> int | None:
+        """Return when `down` stopped the stack, in Unix milliseconds.
+
+        Returns:
+            The time; None if a server was started since, or if the stack was never stopped.
+        """
+        return (load_state(self.home) or self._state).stopped_at_ms
 
     def status(self) -> list[ServerStatus]:
         """Check the health of all servers in parallel.

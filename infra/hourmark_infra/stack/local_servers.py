@@ -20,8 +20,8 @@ def local_servers(config: Config | None) -> list[ServerStatus] | None:
         config: The configuration; None to use the local stack.
 
     Returns:
-        The status of each server, in start order. None if there is no local stack, or if the
-        configuration uses another edge cluster.
+        The status of each server, in start order; a single entry if `hourmark down` has stopped
+        them. None if there is no local stack, or if the configuration uses another edge cluster.
 
     Raises:
         HourmarkError: The state file of the stack cannot be read.
@@ -32,7 +32,22 @@ def local_servers(config: Config | None) -> list[ServerStatus] | None:
     stack = LocalStack.load(home)
     if config is not None and config.kafka.edge.bootstrap != stack.layout.bootstrap("edge"):
         return None
+    if stack.stopped_at_ms is not None:
+        return [_stopped(home, stack.stopped_at_ms)]
     return [_with_next_step(server) for server in stack.status()]
+
+
+def _stopped(home: Path, at_ms: int) -> ServerStatus:
+    at = dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC)
+    return ServerStatus(
+        name="local stack",
+        address=str(home),
+        healthy=False,
+        is_stopped=True,
+        detail=f"`hourmark down` stopped its servers at {at:%Y-%m-%d %H:%M:%S}Z; data is kept",
+        do="`hourmark up` starts the servers, `hourmark run` the components as well",
+        since_ms=at_ms,
+    )
 
 
 def _with_next_step(server: ServerStatus) -> ServerStatus:

@@ -44,6 +44,8 @@ class StackState:
         mirror: Whether MirrorMaker 2 is one of the servers.
         bucket_seconds: Length of a bucket in seconds.
         jmx: Whether brokers are started with JMX metrics enabled.
+        stopped_at_ms: Time of the last `hourmark down`, Unix milliseconds; None if a server was
+            started since.
         version: Version of the file format.
     """
 
@@ -56,6 +58,7 @@ class StackState:
     mirror: bool = True
     bucket_seconds: int = 3600
     jmx: bool = False
+    stopped_at_ms: int | None = None
     version: Literal[1] = 1
 
     @property
@@ -77,7 +80,9 @@ class StackState:
             The new state, which is not saved. This object is not modified.
         """
         others = {name: known for name, known in self.processes.items() if name != server}
-        return replace(self, processes=others if process is None else {**others, server: process})
+        if process is None:
+            return replace(self, processes=others)
+        return replace(self, processes={**others, server: process}, stopped_at_ms=None)
 
 
 _JSON = TypeAdapter(StackState)

@@ -7,6 +7,7 @@ other hosts, only their reports are known.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain, count
 from pathlib import Path
 
 from hourmark.commands.component_status import ComponentState, ComponentStatus
@@ -52,10 +53,12 @@ def local_tailer(config: Config, now_ms: int) -> ComponentStatus:  # noqa: ARG00
 def _problems(status: TailerStatus) -> Iterator[Problem]:
     standing = status.standing
     conditions = standing.troubles if standing and status.pid == standing.pid else []
-    for n, condition in enumerate(conditions):
+    # The first problem also explains why reports of this tailer do not arrive, if they do not.
+    keys = chain([f"host:{status.host_id}"], (f"tailer-problem:{n}" for n in count()))
+    for condition in conditions:
         yield Problem(
             cause=CauseClass.HOST,
-            key=f"tailer-condition:{n}",
+            key=next(keys),
             subject="tailer of this host",
             what=condition.message,
             do=f"as it says; {_STATUS} shows files and services",
@@ -63,10 +66,10 @@ def _problems(status: TailerStatus) -> Iterator[Problem]:
             group="conditions of this host's tailer",
         )
     messages = {condition.message for condition in conditions}
-    for n, message in enumerate(m for m in status.attention if m not in messages):
+    for message in (m for m in status.attention if m not in messages):
         yield Problem(
             cause=CauseClass.HOST,
-            key=f"host:{status.host_id}" if n == 0 else f"tailer-attention:{n}",
+            key=next(keys),
             subject="tailer of this host",
             what=message,
             do=f"{_STATUS} shows files and services; its log has the reason",

@@ -90,7 +90,15 @@ class RequestUnauthorized(RequestRefused):
     """Raised for status 401 or 403: the token is missing or does not permit the request.
 
     Write a token that covers this host and its event types to `tailer.token_file`.
+
+    Attributes:
+        condition_key: Key of the condition to report. It is the same for every service and request
+            that the same reason concerns, such as one revoked token.
     """
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.condition_key = f"not allowed {reason}"
 
 
 class RequestTooLarge(RequestRefused):
@@ -572,14 +580,16 @@ def _response_error(
 ) -> NoServiceAvailable | RequestRefused | None:
     if response.status == 200:
         return None
-    said = f"{redact_setting(service.url)}{path} answered {response.status}: {_error_message(response)}"
+    reason = _error_message(response)
+    said = f"{redact_setting(service.url)}{path} answered {response.status}: {reason}"
     if response.status == 503 and _problem_member(response, "code") == TOPIC_UNAVAILABLE:
         return EventTypeUnavailable(str(_problem_member(response, "detail") or said))
     if response.status == 429 or response.status >= 500:
         return NoServiceAvailable(said, _retry_after_s(response))
     if response.status in (401, 403):
         return RequestUnauthorized(
-            f"{said}. Write a token that covers this host and its types to tailer.token_file"
+            f"{said}. Write a token that covers this host and its types to tailer.token_file",
+            reason,
         )
     return RequestTooLarge(said) if response.status == 413 else RequestRefused(said)
 

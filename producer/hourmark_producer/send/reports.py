@@ -29,7 +29,7 @@ from hourmark.errors import HourmarkError
 from hourmark.records.host_reports import CLOCKS_APART_MS_MAX, HostReport, SourceReport
 from hourmark_producer.conditions import ConditionLog
 from hourmark_producer.files.tracked_file import TrackedFile
-from hourmark_producer.send.client import DeliveryServiceClient
+from hourmark_producer.send.client import DeliveryServiceClient, RequestUnauthorized
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -123,7 +123,7 @@ class HostReporter:
             )
         except HourmarkError as error:
             self.throttle.warn(
-                "report",
+                error.condition_key if isinstance(error, RequestUnauthorized) else "report",
                 f"a host report was not delivered: {error}; the next one follows on schedule",
             )
             return False

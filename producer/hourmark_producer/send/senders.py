@@ -151,7 +151,7 @@ class SenderPool:
         if isinstance(error, RequestUnauthorized):
             self.throttle.warn(
                 # another reason is another condition, with another next step
-                f"not allowed {error}",
+                error.condition_key,
                 f"{error}. Nothing is dropped. Waiting: {where} and possibly other files; "
                 f"retried every {pause:.0f} s",
                 logging.ERROR,

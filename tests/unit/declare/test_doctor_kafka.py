@@ -52,6 +52,9 @@ def judged(topics: Mapping[str, TopicFacts], wanted: Mapping[str, TopicSpec] = W
     return findings(evaluate_topics("edge", EDGE, topics, wanted))
 
 
+BROKERS = {n: f"kafka-{n}:9092" for n in (1, 2, 3)}
+
+
 def with_settings(topic: str, **changed: str) -> dict[str, TopicFacts]:
     settings = {
         **WELL[topic].settings,
@@ -65,7 +68,7 @@ def test_a_cluster_as_it_is_to_be_has_no_finding() -> None:
     assert [str(a) for a in evaluate_topics("edge", EDGE, WELL, WANTED)] == [
         "well       kafka: edge topics: 4 topics, replicated and set as configured"
     ]
-    assert findings(evaluate_brokers("edge", EDGE, 3)) == []
+    assert findings(evaluate_brokers("edge", EDGE, BROKERS)) == []
     assert findings(evaluate_mirrored_topics(WELL, WELL)) == []
 
 
@@ -178,12 +181,32 @@ def test_of_a_topic_that_no_type_in_force_has_all_is_judged_but_how_long_it_is_k
 
 
 def test_fewer_brokers_than_replicas_are_found() -> None:
-    (found,) = findings(evaluate_brokers("edge", EDGE, 2))
-    assert found == "edge: 2 brokers are up, and topics are to have 3 replicas"
+    (found,) = findings(evaluate_brokers("edge", EDGE, {1: "kafka-1:9092", 3: "kafka-3:9092"}))
+    assert found == (
+        "edge: 2 brokers are up (1 at kafka-1:9092, 3 at kafka-3:9092), and topics are to have 3 "
+        "replicas"
+    )
+
+
+def test_brokers_that_answer_are_named_and_each_that_does_not() -> None:
+    (well,) = evaluate_brokers("edge", EDGE, BROKERS)
+    assert well.seen.startswith("3 brokers (1 at kafka-1:9092, 2 at kafka-2:9092, 3 at")
+    silent = {"kafka-2:9092": "no answer within 4 s", "kafka-9:9092": "the name does not resolve"}
+    first, second, well = evaluate_brokers("edge", EDGE, BROKERS, silent)
+    assert (first.subject, first.seen) == (
+        "edge broker kafka-2:9092 (id 2)",
+        silent["kafka-2:9092"],
+    )
+    assert (
+        second.subject == "edge broker kafka-9:9092"
+        and "let this machine resolve kafka-9" in second.to_do
+    )
+    assert "on kafka-2: see" in first.to_do
+    assert well.seen == "brokers that answer: 1 at kafka-1:9092, 3 at kafka-3:9092"
 
 
 def test_an_ack_that_can_never_come_is_found() -> None:
-    (found,) = findings(evaluate_brokers("edge", KafkaCluster(replication_factor=1), 1))
+    (found,) = findings(evaluate_brokers("edge", KafkaCluster(replication_factor=1), BROKERS))
     assert found == "edge: min_insync_replicas = 2, of 1 replicas: nothing is ever acknowledged"
 
 

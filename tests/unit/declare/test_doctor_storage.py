@@ -17,7 +17,13 @@ from hourmark.config.loading import Config
 from hourmark_declare.doctor import storage_check
 from hourmark_declare.doctor.check_result import CheckStatus, DoctorCheckResult
 from hourmark_declare.doctor.storage_probe import probe_storage
-from hourmark_etl.storage import AccessDenied, AlreadyExists, NoSpace, list_if_exists
+from hourmark_etl.storage import (
+    AccessDenied,
+    AlreadyExists,
+    NoSpace,
+    StorageEntry,
+    list_if_exists,
+)
 
 
 class WritesOver(MemoryStorage):
@@ -110,6 +116,19 @@ def test_a_local_root_is_tried(tmp_path: Path) -> None:
     assert [
         path for path in tmp_path.rglob("*") if path.is_file() or path.name.startswith("_doctor")
     ] == []
+
+
+def test_a_root_that_this_user_may_not_list_has_the_next_step_of_the_storage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Denied(MemoryStorage):
+        def list(self, path: str) -> list[StorageEntry]:
+            raise AccessDenied(path, self.url(path), "permission denied: user=ops")
+
+    monkeypatch.setattr(storage_check, "open_storage", lambda _: Denied())
+    (found,) = asked(Path("/nowhere"))
+    assert found.subject == "storage.root" and "permission denied: user=ops" in found.seen
+    assert found.to_do == "check storage.user and the folder's owner and permissions"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a folder away")

@@ -5,6 +5,8 @@ last reports.
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
+import os
 import re
 import time
 from pathlib import Path
@@ -26,6 +28,7 @@ from hourmark.config.groups import (
 from hourmark.config.loading import Config
 from hourmark.records.host_reports import HostReport
 from hourmark.state_folder import StateFolder
+from hourmark_delivery_service import component_status
 from hourmark_delivery_service.component_status import (
     service,
     status_from_reports,
@@ -111,10 +114,34 @@ def test_a_service_with_tls_is_known_by_its_own_certificate(
                 )
             }
         )
-        assert (
-            "does not answer"
-            in service(told.model_copy(update={"service": stranger}), NOW_MS).detail
-        )
+        found = service(told.model_copy(update={"service": stranger}), NOW_MS)
+        assert "its certificate is not accepted" in found.detail
+        assert "name the file that it uses" in found.problems[0].do
+
+
+def test_a_service_whose_certificate_has_expired_says_so_and_does_not_hang(tmp_path: Path) -> None:
+    expired = Authority(tmp_path / "ca").issue(
+        "service", until=dt.datetime.now(dt.UTC) - dt.timedelta(hours=1)
+    )
+    tls = ServiceTls(certificate=expired.certificate, key=expired.key)
+    with served(tls) as running, StateFolder(tmp_path / "service", "service").lock():
+        told = config(tmp_path, running.port)
+        asked = told.service.model_copy(update={"tls": tls})
+        found = service(told.model_copy(update={"service": asked}), NOW_MS)
+    (problem,) = found.problems
+    assert found.state is ComponentState.RUNNING and found.pid == os.getpid()
+    assert "certificate has expired" in problem.what and "renew the file" in problem.do
+
+
+def test_a_service_without_the_tls_of_the_configuration_is_not_called_dead(tmp_path: Path) -> None:
+    pair = Authority(tmp_path / "ca").issue("service")
+    tls = ServiceTls(certificate=pair.certificate, key=pair.key)
+    with serving(Answering) as address:
+        told = config(tmp_path, int(address.rpartition(":")[2]))
+        asked = told.service.model_copy(update={"tls": tls})
+        found = service(told.model_copy(update={"service": asked}), NOW_MS)
+    assert found.state is ComponentState.UNKNOWN and found.problems == ()
+    assert "the TLS handshake fails" in found.detail
 
 
 @pytest.mark.parametrize("held", [True, False])
@@ -235,3 +262,35 @@ def test_reports_tell_who_is_live_who_fell_silent_and_who_said_goodbye() -> None
 def test_of_many_hosts_the_newest_are_named() -> None:
     found = status_from_reports([report(f"web-{n}", n) for n in range(9)], NOW_MS)
     assert "web-0 (0 s ago)" in found.detail and found.detail.endswith("web-4 (4 s ago) and 4 more")
+
+
+def kind(made: HostReport, name: str) -> HostReport:
+    return dataclasses.replace(made, kind=name)
+
+
+@pytest.mark.parametrize("are_alive", [True, False])
+def test_reports_that_are_old_and_go_on_arriving_show_a_clock_and_no_silent_hosts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, are_alive: bool
+) -> None:
+    """The clock of this machine is ten minutes ahead; or all hosts have been silent for so long."""
+    reads = [
+        [
+            kind(report("svc", 600 - n), "service"),
+            report("web-1", 601 - n),
+            report("web-2", 602 - n),
+        ]
+        for n in (0, 3 if are_alive else 0)
+    ]
+    monkeypatch.setattr(component_status, "_INTERVAL_S", 0.0)
+    for status in (tailers, service):
+        left = iter(reads)
+        monkeypatch.setattr(component_status, "_read_reports", lambda _, left=left: next(left))
+        found = status(config(tmp_path), NOW_MS)
+        kinds = {problem.cause for problem in found.problems}
+        if not are_alive:  # without a service, tailers are not to blame
+            assert kinds == ({CauseClass.HOST} if status is service else set())
+        else:
+            assert kinds == {CauseClass.CLOCK}
+            (problem,) = found.problems
+            assert "times 597 s behind this machine's clock" in problem.what
+            assert found.state is ComponentState.RUNNING

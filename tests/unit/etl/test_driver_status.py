@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import socket
 from pathlib import Path
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import delete, insert, update
 from tests.support.clock import FakeClock
 from tests.support.ports import free_port
 from tests.support.records import service
@@ -24,8 +25,9 @@ from hourmark_etl.ledger.database import CLOSER, Database
 from hourmark_etl.ledger.heartbeat import (
     BEAT_SECONDS,
     Heartbeat,
-    describe_missing_driver,
     last_heartbeat_ms,
+    read_driver_signs,
+    record_takeover,
     write_heartbeat,
 )
 from hourmark_etl.telemetry.component_status import HANGS_MS, driver_status
@@ -83,7 +85,7 @@ def test_without_metrics_the_last_sign_of_life_tells_as_bucket_why_does(
     seen_ms = NOW_MS - round(seconds_ago * 1000)
     with Database(f"sqlite:///{tmp_path}/ledger.sqlite") as database:
         write_heartbeat(database, database.acquire(CLOSER), seen_ms)
-        assert (describe_missing_driver(last_heartbeat_ms(database), NOW_MS) is None) == (
+        assert (read_driver_signs(database).describe_missing(NOW_MS) is None) == (
             state is ComponentState.RUNNING
         )
     found = ask(tmp_path, free_port())
@@ -105,6 +107,8 @@ def test_a_driver_that_was_stopped_is_no_problem_and_one_that_was_killed_is(
         stopped = ask(tmp_path, free_port(), NOW_MS + 600_000)
         assert (stopped.state, stopped.problems) == (ComponentState.NOT_RUNNING, ())
         assert "it was stopped at" in stopped.detail
+        at_once = ask(tmp_path, free_port(), NOW_MS + 1000)
+        assert at_once.state is ComponentState.NOT_RUNNING, "it does not run for 20 s more"
         write_heartbeat(database, database.acquire(CLOSER), NOW_MS + 60_000)
     killed = ask(tmp_path, free_port(), NOW_MS + 600_000)
     (problem,) = killed.problems
@@ -117,7 +121,31 @@ def test_a_process_that_accepts_and_does_not_answer_hangs(tmp_path: Path) -> Non
     with socket.create_server(("127.0.0.1", 0)) as suspended:
         found = ask(tmp_path, suspended.getsockname()[1])
     (problem,) = found.problems
-    assert found.state is ComponentState.SILENT and problem.what.startswith("it hangs: ")
+    assert found.state is ComponentState.SILENT
+    here = f"process {os.getpid()} on {socket.gethostname()}"
+    assert problem.what.startswith(f"it hangs: {here} accepts connections")
+    assert f"`kill -CONT {os.getpid()}`" in problem.do and here in found.detail
+
+
+def test_a_driver_without_a_sign_is_named_with_its_process_and_host(tmp_path: Path) -> None:
+    with Database(f"sqlite:///{tmp_path}/ledger.sqlite") as database:
+        write_heartbeat(database, database.acquire(CLOSER), NOW_MS - 60_000)
+        with database.transaction() as connection:
+            process = {"value": "4711 etl-1"}
+            connection.execute(
+                update(tables.meta).values(process).where(tables.meta.c.key == "driver_process")
+            )
+    (problem,) = ask(tmp_path, free_port()).problems
+    assert "on etl-1: if process 4711 exists, it hangs" in problem.do
+
+
+def test_a_ledger_of_an_older_version_names_no_process(tmp_path: Path) -> None:
+    with Database(f"sqlite:///{tmp_path}/ledger.sqlite") as database:
+        write_heartbeat(database, database.acquire(CLOSER), NOW_MS - 60_000)
+        with database.transaction() as connection:
+            connection.execute(delete(tables.meta).where(tables.meta.c.key == "driver_process"))
+    (problem,) = ask(tmp_path, free_port()).problems
+    assert problem.do.startswith("start it: `hourmark etl run`")
 
 
 def test_a_lost_ledger_is_a_problem(tmp_path: Path) -> None:
@@ -172,3 +200,55 @@ def test_a_driver_is_asked_at_its_metrics_and_one_that_hangs_is_silent(tmp_path:
     finally:
         stop()
     assert ask(tmp_path, port).state is ComponentState.UNKNOWN
+
+
+def test_a_driver_that_polls_and_cannot_write_to_the_ledger_is_a_problem(tmp_path: Path) -> None:
+    """As on a full disk; or the driver of another shard answers, and the one that closes is dead."""
+    with Database(f"sqlite:///{tmp_path}/ledger.sqlite") as database:
+        lease = database.acquire(CLOSER)
+        write_heartbeat(database, lease, NOW_MS - 60_000)
+    metrics, port = EtlMetrics(), free_port()
+    stop = serve_metrics(metrics.registry, "etl", "127.0.0.1", port)
+    try:
+        metrics.last_poll.set(NOW_MS / 1000 - 3)
+        (problem,) = ask(tmp_path, port).problems
+    finally:
+        stop()
+    assert "none has written to the ledger for 60 s" in problem.what
+    assert (
+        f"MiB are free; `fuser {tmp_path}/ledger.sqlite`" in problem.do
+        and "stages a shard alone" in problem.do
+    )
+
+
+def beat_as(database: Database, process: str, at_ms: int) -> None:
+    """Another process takes the lease and gives a sign of life."""
+    lease = database.acquire(CLOSER)
+    record_takeover(database, lease, at_ms)
+    write_heartbeat(database, lease, at_ms)
+    with database.transaction() as connection:
+        of_process = tables.meta.c.key == "driver_process"
+        connection.execute(update(tables.meta).values(value=process).where(of_process))
+
+
+def test_two_drivers_that_take_the_lease_from_each_other_are_named(tmp_path: Path) -> None:
+    with Database(f"sqlite:///{tmp_path}/ledger.sqlite") as database:
+        for n in range(3):
+            beat_as(database, "7 etl-2", NOW_MS - 300_000 + n * 60_000)
+            problems = ask(tmp_path, free_port(), NOW_MS - 300_000 + n * 60_000).problems
+            assert problems == (), "each took it from one that was silent for a minute"
+        for n in range(3):
+            beat_as(database, f"7 etl-{n}", NOW_MS - 30_000 + n * 5000)
+        (problem,) = ask(tmp_path, free_port(), NOW_MS - 15_000).problems
+    assert "take the lease from each other, 2 times" in problem.what
+    assert f"process {os.getpid()} on" in problem.what and "stop one of the two" in problem.do
+    assert ask(tmp_path, free_port(), NOW_MS + 1_900_000).problems[0].subject == "etl driver"
+
+
+def test_a_driver_that_replaces_one_that_was_killed_takes_the_lease_from_nobody(
+    tmp_path: Path,
+) -> None:
+    with Database(f"sqlite:///{tmp_path}/ledger.sqlite") as database:
+        for n in range(3):
+            beat_as(database, f"{1 << 30} {socket.gethostname()}", NOW_MS - 30_000 + n * 5000)
+        assert ask(tmp_path, free_port(), NOW_MS - 15_000).problems == ()

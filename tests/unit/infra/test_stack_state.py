@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from hourmark.clock import SystemClock
 from hourmark.errors import HourmarkError, UsageError
 from hourmark_infra.stack import LocalStack
 from hourmark_infra.stack.lifecycle import stop_processes
+from hourmark_infra.stack.local_servers import local_servers
 from hourmark_infra.stack.process import (
     Process,
     find_by_mark,
@@ -54,6 +56,26 @@ def test_state_survives_a_round_trip(tmp_path: Path) -> None:
     state = new_state().with_process("edge-1", Process(42, "boot:1"))
     save_state(tmp_path, state)
     assert load_state(tmp_path) == state
+
+
+def test_a_server_that_starts_ends_the_time_at_which_the_stack_was_stopped(tmp_path: Path) -> None:
+    stopped = dataclasses.replace(new_state(), stopped_at_ms=7).with_process("edge-1", None)
+    assert stopped.stopped_at_ms == 7
+    assert stopped.with_process("edge-1", Process(42, "boot:1")).stopped_at_ms is None
+
+
+def test_a_stack_that_was_stopped_says_so_and_lists_no_dead_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOURMARK_HOME", str(tmp_path))
+    save_state(tmp_path, new_state())
+    stack = LocalStack.load(tmp_path)
+    assert len(local_servers(None) or ()) == len(stack.names), "it was never started"
+    assert set(stack.down().values()) == {"not running"}
+    found, *others = local_servers(None) or []
+    assert others == []
+    assert found.is_stopped and found.detail.startswith("`hourmark down` stopped its servers at 2")
+    assert "`hourmark up`" in found.do and "`hourmark run`" in found.do
 
 
 def test_no_state_is_no_stack(tmp_path: Path) -> None:

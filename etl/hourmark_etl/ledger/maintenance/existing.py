@@ -14,6 +14,7 @@ from hourmark_etl.errors import LostLedger, NoLedger
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.engines import sqlite_file
+from hourmark_etl.ledger.frontier_rows import check_bucket_length
 from hourmark_etl.storage import StorageError, open_storage
 
 _HERE: Final = "Is this the machine of the driver, and the configuration that it uses (--config)?"
@@ -33,6 +34,8 @@ def open_existing_ledger(config: Config, *, may_migrate: bool = False) -> Databa
         NoLedger: There is no ledger; the message states the next step.
         LostLedger: There is no ledger or it is empty, but storage contains closed buckets.
         OlderLedger: The ledger has an older version, and `may_migrate` is False.
+        UsageError: The ledger's buckets have another length than `parsing.bucket_seconds`, as with
+            the configuration of another site.
         Unavailable: The database or the storage does not respond.
     """
     return _opened(config, may_make=False, may_migrate=may_migrate)
@@ -52,6 +55,7 @@ def open_or_create_ledger(config: Config) -> Database:
     Raises:
         LostLedger: There is no ledger or it is empty, but storage contains closed buckets. Rebuild
             it.
+        UsageError: The ledger's buckets have another length than `parsing.bucket_seconds`.
         Unavailable: The database or the storage does not respond.
     """
     return _opened(config, may_make=True, may_migrate=True)
@@ -66,6 +70,7 @@ def _opened(config: Config, *, may_make: bool, may_migrate: bool) -> Database:
             raise NoLedger(f"{what}; `hourmark types apply --dir types` makes it. {_HERE}")
     database = Database(config.etl.ledger, may_migrate=may_migrate)
     try:
+        check_bucket_length(database, config.parsing.bucket_seconds)
         if all(
             database.fetch(select(table).limit(1)).first() is None
             for table in (tables.frontiers, tables.buckets)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+from collections.abc import Collection
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
@@ -16,7 +17,7 @@ from hourmark_etl.ledger.bucket_rows import (
     make_damaged_bucket_error,
     read_bucket_manifests,
 )
-from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.database import Database, select_by_names
 from hourmark_etl.model import HourState
 
 
@@ -25,7 +26,8 @@ class FixedHours:
     """The boundaries of an event type's closed buckets and of its fixed buckets.
 
     The content of a bucket is fixed before the bucket is written and closed, so `fixed_to_s` is
-    never before `closed_to_s`.
+    never before `closed_to_s`. Both are 0 while every hour can still have a bucket, as nothing of
+    the type is fixed: events of old hours are then back-filled.
 
     Attributes:
         closed_to_s: Start of the first hour whose bucket is not closed, Unix seconds.
@@ -49,11 +51,15 @@ def read_fixed_hours(database: Database, bucket_seconds: int) -> dict[str, Fixed
         One entry per event type; empty if the ledger has no types.
     """
     table = tables.frontiers
-    query = select(table.c.type, table.c.hour, table.c.state, table.c.seal)
-    return {
-        row.type: _fixed(row.hour, HourState(row.state), row.seal, bucket_seconds)
-        for row in database.fetch(query)
-    }
+    columns = ("type", "first_hour", "hour", "state", "seal", "backfilled_hour")
+    found = {}
+    for row in database.fetch(select(*(table.c[name] for name in columns))):
+        state, has_closed = HourState(row.state), row.backfilled_hour is not None
+        if state is HourState.OPEN and row.hour <= row.first_hour and not has_closed:
+            found[row.type] = FixedHours(0, 0)
+        else:
+            found[row.type] = _fixed(row.hour, state, row.seal, bucket_seconds)
+    return found
 
 
 def _fixed(hour_s: int, state: HourState, seals: str | None, bucket_seconds: int) -> FixedHours:
@@ -64,6 +70,33 @@ def _fixed(hour_s: int, state: HourState, seals: str | None, bucket_seconds: int
         return FixedHours(hour_s, last_s + bucket_seconds)
     count = 0 if state is HourState.OPEN else len(sealed) or 1
     return FixedHours(hour_s, hour_s + count * bucket_seconds)
+
+
+def read_oldest_staged_hours(
+    database: Database, types: Collection[str] | None = None
+) -> dict[str, int]:
+    """Return the oldest hour of each event type of which events are staged and in no bucket yet.
+
+    One row per type is read by key, regardless of the number of staged events.
+
+    Args:
+        database: The ledger (the ETL's state database).
+        types: Names of the event types; None reads all.
+
+    Returns:
+        Hours by event type, Unix seconds; types without such events are missing.
+    """
+    staged, of = tables.groups.c, tables.frontiers.c.type
+    oldest = (
+        select(func.min(staged.hour))
+        .where(staged.type == of, staged.listed_hour.is_(None))
+        .scalar_subquery()
+        .label("hour")
+    )
+    names = None if types is None else sorted(set(types))
+    with database.reading() as connection:
+        rows = select_by_names(connection, select(of, oldest), of, names)
+        return {row["type"]: row["hour"] for row in rows if row["hour"] is not None}
 
 
 def read_closed_manifest(database: Database, event_type: str, hour: Hour) -> Manifest | None:

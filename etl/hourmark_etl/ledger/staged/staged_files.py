@@ -17,6 +17,7 @@ import zstandard
 from sqlalchemy import (
     ColumnElement,
     CompoundSelect,
+    Row,
     Select,
     Table,
     and_,
@@ -472,6 +473,8 @@ def remove_lost_file(
 ) -> None:
     """Remove the rows of one event type in a lost staged file from the ledger.
 
+    The row count of the file is reduced by them, so that it is still the total of its groups.
+
     A staged file contains records that were copied from Kafka. Rows are removed because of an
     override, which is an operator's order to close a bucket although data is missing. Buckets of
     the type whose content is fixed and contains such rows get the grade `forced`. The lost records
@@ -490,21 +493,26 @@ def remove_lost_file(
             changed; nothing was changed.
     """
     with database.transaction(lease) as connection:
-        lost = defaultdict[int, EventTotals](EventTotals)
+        lost, removed = defaultdict[int, EventTotals](EventTotals), 0
         for table in (tables.groups, tables.audit_groups):
             own = (table.c.file_id == lost_file.file_id, table.c.type == frontier.event_type)
-            if table is tables.groups:
-                for row in connection.execute(select(table).where(*own)):
-                    is_known = row.value_sum is not None
-                    values, unchecked = (
-                        (to_unsigned(row.value_sum), 0) if is_known else (0, row.rows)
-                    )
-                    lost[row.listed_hour] += EventTotals(
-                        row.rows, row.rows, to_unsigned(row.low64_sum), values, unchecked
-                    )
+            for row in connection.execute(select(table).where(*own)):
+                removed += row.rows
+                if table is tables.groups:
+                    lost[row.listed_hour] += _event_totals(row)
             connection.execute(delete(table).where(*own))
+        own_row = _FILES.c.id == lost_file.file_id
+        file = connection.execute(select(_FILES).where(own_row)).mappings().one()
+        check_digest(_FILES, file)
+        update_rows(connection, _FILES, [(file, {"rows": file["rows"] - removed})])
         force_sealed_hours(connection, frontier, lost, (override_text, gap.what))
         put_gaps(connection, [gap])
+
+
+def _event_totals(row: Row[Any]) -> EventTotals:
+    is_known = row.value_sum is not None
+    values, unchecked = (to_unsigned(row.value_sum), 0) if is_known else (0, row.rows)
+    return EventTotals(row.rows, row.rows, to_unsigned(row.low64_sum), values, unchecked)
 
 
 def format_spans(spans: Sequence[OffsetSpan]) -> str:

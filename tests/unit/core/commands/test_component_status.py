@@ -20,7 +20,7 @@ from hourmark.commands.component_status import (
     component_statuses,
     format_age,
 )
-from hourmark.commands.server_status import LOCAL, SERVERS
+from hourmark.commands.server_status import LOCAL, SERVERS, ServerStatus, remote_server_statuses
 from hourmark.config.groups import KafkaCluster, KafkaSettings, MirrorSettings
 from hourmark.config.loading import Config
 from hourmark.errors import Unavailable
@@ -70,6 +70,35 @@ def test_what_keeps_one_from_answering_is_told_and_the_others_answer() -> None:
     )
 
 
+def refused(config: Config, now_ms: int) -> ComponentStatus:
+    raise PermissionError(13, "Permission denied", "/var/lib/hourmark/tailer")
+
+
+def broken(config: Config, now_ms: int) -> ComponentStatus:
+    raise ValueError("password=hush")
+
+
+def test_a_status_that_fails_is_not_taken_for_a_server_that_hangs() -> None:
+    table = {name: f"{__name__}:{name}" for name in ("refused", "broken")}
+    found = component_statuses(Config(), FakeClock(5), table, seconds=5)
+    assert found["refused"].problems == () and found["refused"].detail == (
+        "this user may not read /var/lib/hourmark/tailer: ask as its owner, or as root"
+    )
+    (problem,) = found["broken"].problems
+    assert "ValueError: password=" in problem.what and "report this error" in problem.do
+    assert "no answer within" not in str(found)
+
+
+def servers_broken(config: Config) -> list[ServerStatus]:
+    raise ValueError("no number")
+
+
+def test_a_check_of_servers_that_fails_is_not_taken_for_one_that_hangs() -> None:
+    config = Config(kafka=KafkaSettings(edge=DEAF))
+    (found,) = remote_server_statuses(config, {"kafka": f"{__name__}:servers_broken"}, 5)
+    assert found.detail == "the check failed: ValueError: no number" and not found.healthy
+
+
 def test_a_cluster_where_nobody_listens_is_told_at_once() -> None:
     began_s = time.monotonic()
     with pytest.raises(
@@ -77,6 +106,19 @@ def test_a_cluster_where_nobody_listens_is_told_at_once() -> None:
     ):
         check_listening(DEAF, "edge")
     assert time.monotonic() - began_s < 5
+
+
+@pytest.mark.parametrize(
+    ("bootstrap", "why"),
+    [
+        ("127.0.0.1:1", "Connection refused"),
+        ("kafka.invalid:9092", r"the name kafka\.invalid does not resolve \("),
+        ("127.0.0.1:port", "127.0.0.1:port has no port"),
+    ],
+)
+def test_a_broker_that_cannot_be_reached_says_why(bootstrap: str, why: str) -> None:
+    with pytest.raises(Unavailable, match=f"listens at {bootstrap}: {why}"):
+        check_listening(KafkaCluster(bootstrap=bootstrap), "edge")
 
 
 @pytest.mark.parametrize("held", [True, False])

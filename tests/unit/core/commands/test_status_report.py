@@ -67,6 +67,26 @@ def test_what_cannot_be_seen_from_here_is_named_and_is_no_trouble() -> None:
     assert found.verdict() == "WELL: running: service; not known from here: etl"
 
 
+def test_of_servers_that_were_stopped_the_consequences_are_not_listed() -> None:
+    stopped = ServerStatus(
+        name="local stack",
+        address="/home",
+        healthy=False,
+        is_stopped=True,
+        detail="`hourmark down` stopped its servers",
+        do="`hourmark up` starts them",
+    )
+    dead = ComponentStatus(ComponentState.NOT_RUNNING, "dead", problems=(DEAD,))
+    waits = ComponentStatus(ComponentState.RUNNING, "201 types", problems=(TYPES,))
+    found = report(stopped, etl=dead, types=waits)
+    assert not found.is_well and [p.subject for p in found.problems] == ["local stack (/home)"]
+    assert list(found.lines()) == [
+        "STOPPED: local stack (/home): `hourmark down` stopped its servers",
+        "    do: `hourmark up` starts them",
+        "service      running     pid 7 well; it waits for the servers",
+    ]
+
+
 def test_a_server_that_is_not_healthy_is_a_problem_before_those_that_need_it() -> None:
     away = ServerStatus(
         name="edge-2",

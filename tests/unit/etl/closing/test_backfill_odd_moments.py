@@ -18,6 +18,8 @@ from tests.support.closing import (
     manifests,
     open_hours,
     override,
+    poll,
+    report,
     send,
     send_old,
     settle,
@@ -44,6 +46,8 @@ from hourmark.rules.event_types import EventType, Source
 from hourmark_etl.buckets.verify import verify_bucket
 from hourmark_etl.closing.cut.cut import Waiting
 from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.backfill import read_backfill_notices
+from hourmark_etl.ledger.heartbeat import DriverSigns
 from hourmark_etl.operators.explain import explain_hour
 from hourmark_etl.operators.hour_facts import read_hour_facts
 
@@ -77,6 +81,18 @@ def test_a_clock_that_was_ahead_when_an_hour_was_noticed_delays_nothing(world: W
     assert [m.hour for m in manifests(world)] == [str(OLDEST)]
 
 
+def test_a_closer_that_is_started_again_does_not_wait_anew_for_a_back_fill(world: World) -> None:
+    send_old(world, OLDEST)
+    settle(world)
+    assert manifests(world) == [], "noticed just now"
+    world.clock.advance(12)
+    report(world)
+    world.clock.advance(30)
+    world.start_closer()
+    poll(world)
+    assert [m.hour for m in manifests(world)] == [str(OLDEST)]
+
+
 def test_a_seal_states_why_it_waived_a_source_that_did_not_catch_up(world: World) -> None:
     world.producers.hosts[0].dead = True
     send_old(world, OLDEST)
@@ -105,8 +121,14 @@ def test_an_old_hour_that_was_noticed_late_says_what_it_waits_for(world: World) 
     assert "host-0" in " ".join(wait_of(world).what)
     facts = read_hour_facts(world.database, world.config, "click", OLDEST, world.clock.now_ms())
     now_ms = world.clock.now_ms() - 20_000
-    facts = dataclasses.replace(facts, now_ms=now_ms, driver_heartbeat_ms=now_ms)
-    assert explain_hour(facts).times_out_at_ms is None, "the ledger has no time of the notice"
+    facts = dataclasses.replace(facts, now_ms=now_ms, driver=DriverSigns(heartbeat_ms=now_ms))
+    answer = explain_hour(facts)
+    assert (
+        "host-0" in answer.reasons[0].what
+        and "before the back-fill began" in answer.reasons[0].what
+    )
+    noticed_ms = read_backfill_notices(world.database)["click"].noticed_ms
+    assert answer.times_out_at_ms == noticed_ms + round(1000 * deadline_s)
     world.clock.advance(deadline_s)
     settle(world)
     assert manifest(world, at=OLDEST).grade.value == "timed_out"
@@ -200,3 +222,25 @@ def test_a_rebuild_during_the_back_fill_of_a_later_type_needs_no_older_promises(
     until(world, now, 2)
     step(world)
     assert open_hours(world) == {now.next()}
+
+
+def test_a_rebuild_without_a_record_of_first_hours_closes_no_hours_since_an_old_bucket(
+    world: World,
+) -> None:
+    send_old(world, OLDEST)
+    settle_old(world)
+    assert [m.hour for m in manifests(world)] == [str(OLDEST)]
+    closed = Hour.containing(manifests(world)[-1].closed_at_ms)
+    for path in world.storage.content("_ledger"):
+        if "first-hours" in path:
+            world.storage.delete(path)
+    done = lose_ledger(world)
+    (note,) = [note for note in done.notes if "no record states its first hour" in note]
+    assert note.startswith("type click: ") and f"newest bucket, {OLDEST}" in note
+    first = frontier(world)
+    assert first.first_hour == closed.previous()
+    assert (first.hour, first.previous_hour) == (OLDEST.next(), OLDEST)
+    for _ in range(3):
+        settle_old(world)
+    assert frontier(world).hour >= first.first_hour, "nothing between holds anything"
+    assert len(manifests(world)) < 5

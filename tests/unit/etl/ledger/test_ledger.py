@@ -257,7 +257,7 @@ def test_a_types_first_hour_is_fixed_once_and_its_sources_are_renewed(
     row = opened(database)
     assert row.first_hour == HOUR
     assert row.sources == {"app", "web"}
-    with pytest.raises(UsageError, match="set it back"):
+    with pytest.raises(UsageError, match="set it to that"):
         put_rules(config, [CLICK], [APP], Hour(HOUR.start_s, 60))
 
 

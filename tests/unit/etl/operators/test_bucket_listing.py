@@ -20,7 +20,15 @@ from tests.support.closed_hours import (
     measured,
     write_config,
 )
-from tests.support.records import END, blocker, frontier, seal
+from tests.support.records import (
+    END,
+    blocker,
+    frontier,
+    group,
+    seal,
+    staged_batch,
+    staged_file,
+)
 
 from hourmark.clock import SystemClock
 from hourmark.config.loading import load_config
@@ -29,6 +37,7 @@ from hourmark.records.manifest import Grade
 from hourmark_etl.buckets.reader import NotClosed
 from hourmark_etl.errors import NoLedger
 from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.batches import commit_batch
 from hourmark_etl.ledger.bucket_rows import insert_closed_buckets, pack_old_bucket_rows
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontier_rows import insert_frontier
@@ -146,6 +155,17 @@ def test_open_hours_are_listed_alone_with_what_they_wait_for(
     assert first.split()[:3] == ["page-left", str(hour_after(2)), "open"]
     assert {row["state"] for row in ls("--state", "closed")} == {"closed"}
     assert len(ls("--state", "closed")) == HOURS + 2
+
+
+def test_open_hours_name_the_oldest_hour_of_staged_events(database: Database, ls: List) -> None:
+    lease = database.acquire("closer")
+    groups = tuple(group(event_type="song", hour_s=hour_after(n).start_s) for n in (9, 4))
+    commit_batch(database, lease, staged_batch(files=(staged_file(),), groups=groups))
+    found = {row["type"]: row["staged_hour"] for row in ls("--state", "open")}
+    assert found == {"page-left": None, "page-viewed": None, "song": str(hour_after(4))}
+    with database.transaction() as connection:
+        connection.execute(update(tables.groups).values(listed_hour=FIRST.start_s))
+    assert {row["staged_hour"] for row in ls("--state", "open", "--type", "song")} == {None}
 
 
 @pytest.mark.parametrize("is_packed", [False, True])

@@ -18,11 +18,18 @@ from tests.support.records import manifest
 from tests.support.service.examples import NOW_MS, decoded, parsed, syslog
 
 from hourmark.errors import UsageError
+from hourmark.records.dead_letters import DeadLetterReason
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import MARKER, BucketFile
 from hourmark.rules.event_types import DEAD_LETTERS
 from hourmark_etl.operators import dead_letter_selection
-from hourmark_etl.operators.dead_letter_selection import count_by, format_dead_letter, parse_time_ms
+from hourmark_etl.operators.dead_letter_selection import (
+    STEPS_SHOWN,
+    count_by,
+    format_dead_letter,
+    format_next_steps,
+    parse_time_ms,
+)
 from hourmark_etl.operators.dead_letters import dead_letters
 from hourmark_etl.storage import LocalDisk
 
@@ -115,6 +122,31 @@ def test_show_says_what_is_wrong_and_keeps_a_lines_bytes_from_the_terminal(run: 
     assert "\x1b" not in text
     letter = json.loads(run("show", "--reason", "not_rfc5424", "--json").stdout)
     assert letter["raw"] == {"base64": "bm8gG1szMW1zeXNsb2f/"}
+
+
+def test_show_names_the_next_step_once_for_each_source_and_reason(run: Run) -> None:
+    steps = [line for line in run("show").stdout.splitlines() if line.startswith("next: ")]
+    assert len(steps) == 4
+    (bad_json,) = [step for step in steps if "bad_json" in step]
+    assert bad_json == (
+        "next: source app, bad_json: correct the declaration of click, try it (`hourmark types try "
+        "--lines FILE --source app`), then `hourmark types apply`"
+    )
+    assert any("correct the name in tailer.sources on web-2" in step for step in steps)
+    assert "docs/runbooks/dead-letters-rising.md" in run("show").stdout.splitlines()[-1]
+    assert "next: " not in run("show", "--json").stdout
+    assert run("show", "--type", "none").stdout == ""
+
+
+def test_the_next_step_depends_on_the_reason() -> None:
+    (letter, *_) = made()
+    for reason in DeadLetterReason:
+        (step, _) = format_next_steps([{**letter, "reason": reason.value}] * 2)
+        assert ("clock" in step) is (reason.value in ("future", "too_late"))
+    (step, _) = format_next_steps([{**letter, "file": None}])
+    assert "`POST /v1/events/TYPE:validate`" in step
+    many = [{**letter, "declared_source": f"s{n}"} for n in range(STEPS_SHOWN + 2)]
+    assert "2 more sources and reasons" in [*format_next_steps(many)][-2]
 
 
 def test_show_prints_a_command_that_prints_the_line_from_its_file(tmp_path: Path) -> None:

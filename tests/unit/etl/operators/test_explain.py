@@ -18,6 +18,7 @@ from tests.support.records import END, HOUR, blocker, evidence, frontier, manife
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Grade, Manifest
 from hourmark_etl.closing.cut.readiness import LatestReports, describe_clock_difference
+from hourmark_etl.ledger.heartbeat import DriverSigns
 from hourmark_etl.ledger.overrides import Blocker, Override
 from hourmark_etl.model import ClosingPhase, HourState, ReportedSource
 from hourmark_etl.operators.explain import (
@@ -69,7 +70,7 @@ def facts(hour: Hour = HOUR, **changes: Any) -> HourFacts:
         frontier=FRONTIER,
         known_types=("click",),
         reporters=(SERVICE, TAILER),
-        driver_heartbeat_ms=END + 60_000,
+        driver=DriverSigns(heartbeat_ms=END + 60_000),
     )
     return dataclasses.replace(made, **changes)
 
@@ -116,6 +117,15 @@ def test_a_source_that_is_behind_is_named_with_what_to_do_and_the_deadline() -> 
     assert "in 119 min: then it closes as timed_out" in text(answer)
 
 
+def test_a_next_step_that_several_reasons_share_is_named_once() -> None:
+    findings = tuple(f"range {n}: 5 promised, 4 found" for n in range(3))
+    answer = explain_hour(facts(blocker=blocker(ClosingPhase.PROOF, *findings, hour=HOUR)))
+    lines = text(answer).splitlines()
+    assert [line.split()[0] for line in lines[1:5]] == ["waits", "waits", "waits", "do"]
+    assert text(answer).count("`hourmark audit click --from") == 1
+    assert len({reason.do for reason in answer.reasons}) == 1, "in JSON each reason has it"
+
+
 def test_a_host_that_is_silent_is_to_be_started_or_drained() -> None:
     silent = behind(heard_at_ms=END - 300_000)
     reason = only(reporters=(SERVICE, silent))
@@ -146,6 +156,18 @@ def test_a_ledger_into_which_nothing_is_staged_says_so_first() -> None:
     assert second.do.startswith("resolve the reason above"), "nobody is blamed for old reports"
 
 
+def test_old_reports_that_are_read_now_may_show_a_wrong_clock() -> None:
+    """As on a driver's machine whose clock is ten minutes ahead."""
+    now_ms = END + 61_000
+    late = dataclasses.replace(SERVICE, received_at_ms=now_ms - 600_000, heard_at_ms=now_ms - 2000)
+    first, *_ = told(reporters=(late,))
+    assert first.what.endswith("10 min old: what follows may be, too; it was read 2 s ago")
+    assert first.do.startswith("compare clocks: `hourmark doctor --only clocks`; if they agree: ")
+    unread = dataclasses.replace(late, heard_at_ms=now_ms - 590_000)
+    first, *_ = told(reporters=(unread,))
+    assert "compare clocks" not in first.do, "nothing is read"
+
+
 DEAD = END - 46 * 60_000  # when a driver was last seen, 47 minutes before these questions
 
 
@@ -157,7 +179,7 @@ def test_a_driver_that_is_dead_is_told_first_and_nobody_is_blamed_for_reports_th
         dataclasses.replace(r, received_at_ms=DEAD - 2_000, heard_at_ms=DEAD - 2_000)
         for r in (service, BEHIND)
     ]
-    answer = explain_hour(facts(reporters=tuple(said), driver_heartbeat_ms=DEAD))
+    answer = explain_hour(facts(reporters=tuple(said), driver=DriverSigns(heartbeat_ms=DEAD)))
     first, *others = answer.reasons
     assert first.what == (
         "no driver runs: its last sign in the ledger is 47 min old, and what follows is "
@@ -175,20 +197,43 @@ def test_a_driver_that_is_dead_is_told_first_and_nobody_is_blamed_for_reports_th
 
 
 def test_before_any_driver_ran_nobody_says_that_no_service_has_reported() -> None:
-    answer = explain_hour(facts(reporters=(), driver_heartbeat_ms=None))
+    answer = explain_hour(facts(reporters=(), driver=DriverSigns(heartbeat_ms=None)))
     (reason,) = answer.reasons
     assert "the ledger has no sign of a driver" in reason.what and "`hourmark etl run`" in reason.do
     assert answer.times_out_at_ms is None
 
 
 def test_a_driver_that_is_dead_is_told_before_an_hour_has_ended_too() -> None:
-    first, second = told(now_ms=END - 90_000, driver_heartbeat_ms=DEAD)
+    first, second = told(now_ms=END - 90_000, driver=DriverSigns(heartbeat_ms=DEAD))
     assert "no driver runs" in first.what and second.what == "the hour ends in 90 s"
+
+
+def test_the_open_hour_of_a_driver_that_was_stopped_waits_for_its_end_alone() -> None:
+    stopped = DriverSigns(heartbeat_ms=END - 200_000, goodbye_ms=END - 199_000)
+    reason = only(now_ms=END - 90_000, driver=stopped)
+    assert reason.what == "the hour ends in 90 s"
+    assert "the next `hourmark run --once` after its end closes it" in reason.do
+    assert "`hourmark etl run`" in reason.do and "was stopped at 2027-" in reason.do
+
+
+def test_an_hour_that_ended_after_the_driver_was_stopped_says_so() -> None:
+    stopped = DriverSigns(heartbeat_ms=END - 200_000, goodbye_ms=END - 199_000, pid=1, host="etl-1")
+    first, *_ = told(driver=stopped)
+    assert first.what.startswith("no driver runs: the last one was stopped at 2027-01-15T")
+    assert first.do == (
+        "start it: `hourmark etl run`; the next `hourmark run --once` closes what has ended, too"
+    )
+
+
+def test_a_driver_that_does_not_run_or_hangs_is_named_with_its_host() -> None:
+    first, *_ = told(driver=DriverSigns(heartbeat_ms=DEAD, pid=4711, host="etl-1"))
+    assert first.do.startswith("on etl-1: if process 4711 exists, it hangs: continue it")
+    assert first.do.endswith("`hourmark etl run`; the log of the last one states why it stopped")
 
 
 def test_what_was_known_of_services_when_the_driver_died_is_told_after_it() -> None:
     gone = dataclasses.replace(SERVICE, goodbye=True)
-    first, second = told(reporters=(gone,), driver_heartbeat_ms=DEAD)
+    first, second = told(reporters=(gone,), driver=DriverSigns(heartbeat_ms=DEAD))
     assert (
         "no driver runs" in first.what and "every delivery service has said goodbye" in second.what
     )

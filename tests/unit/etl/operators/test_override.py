@@ -11,7 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 from sqlalchemy import delete
 from tests.support.buckets import HOUR, TYPE, usual_plan
-from tests.support.records import CLICK, TOPICS, blocker, seal
+from tests.support.ledger_queries import rewrite
+from tests.support.records import CLICK, TOPICS, blocker, manifest, seal
 from tests.support.revisions import VIEW
 from tests.support.rules import put_rules
 from tests.support.waiting import wait_for
@@ -20,9 +21,11 @@ from hourmark.clock import SystemClock
 from hourmark.config.loading import load_config
 from hourmark.errors import Unavailable, UsageError
 from hourmark.records.hours import Hour
+from hourmark.records.manifest import PreviousMarker
 from hourmark.rules.event_types import Source
 from hourmark_etl.ledger import frontiers as ledger
 from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.bucket_rows import insert_closed_buckets
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.heartbeat import (
     BEAT_SECONDS,
@@ -160,6 +163,28 @@ def test_force_refuses_what_cannot_be_meant(
     assert overrides(database) == {}
 
 
+def test_force_of_an_hour_without_a_bucket_says_why_it_has_none(
+    database: Database, run: Run
+) -> None:
+    oldest, skipped, newest = (Hour(PAST.start_s - n * 3600) for n in (10, 7, 5))
+    result = force(run, "click", str(skipped))
+    assert "it has no bucket yet: nothing of click is closed" in str(result.exception)
+    previous = PreviousMarker(hour=str(oldest), blake2b="0" * 32)
+    closed = [(oldest, manifest(oldest)), (newest, manifest(newest, previous=previous))]
+    with database.transaction() as connection:
+        insert_closed_buckets(connection, closed)
+    of_click = tables.frontiers.c.type == "click"
+    rewrite(database, tables.frontiers, of_click, backfilled_hour=newest.start_s)
+    for hour, words in (
+        (skipped, f"click {skipped} was skipped because it has no events"),
+        (Hour(oldest.start_s - 3600), f"will have none: buckets of click begin at {oldest}"),
+        (newest, "closed already"),
+    ):
+        result = force(run, "click", str(hour))
+        assert isinstance(result.exception, UsageError) and words in str(result.exception)
+    assert overrides(database) == {}
+
+
 def test_force_without_a_reason_is_wrong_use(database: Database, run: Run) -> None:
     result = run("force", "click", str(PAST), "--yes")
     assert result.exit_code == 2 and "--reason" in result.stderr
@@ -282,3 +307,15 @@ def test_an_override_for_all_types_says_which_hours_are_sealed_already(
     result = force(run, "--all-types")
     assert result.exit_code == 0
     assert f"click {PAST}: sealed already, and closes as it is" in result.stdout
+
+
+def test_an_override_for_all_types_names_one_command_for_those_of_one_hour(
+    database: Database, run: Run, file: Path
+) -> None:
+    sources = [Source(name="app", types=["click", "view"])]
+    rewrite(database, tables.frontiers, tables.frontiers.c.type == "view", hour=PAST.start_s)
+    put_rules(load_config(file), [CLICK, VIEW], sources, PAST)
+    (line,) = [x for x in force(run, "--all-types").stdout.splitlines() if "ordered" in x]
+    assert line == (
+        f"click, view {PAST}: ordered; `hourmark bucket ls --state open` shows their progress"
+    )

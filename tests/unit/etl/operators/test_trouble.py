@@ -19,6 +19,7 @@ from hourmark.records.hours import Hour
 from hourmark.records.manifest import Grade
 from hourmark.rules.event_types import DEAD_LETTERS
 from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.heartbeat import DriverSigns
 from hourmark_etl.model import ClosingPhase, HourState, ReportedSource
 from hourmark_etl.operators.trouble import (
     BEHIND_MS,
@@ -53,7 +54,7 @@ def find(**changes: Any) -> list[Problem]:
         "frontiers": [frontier(hour=NEXT)],
         "blockers": {},
         "reporters": [SERVICE, TAILER],
-        "heartbeat_ms": NOW_MS - 3000,
+        "driver": DriverSigns(heartbeat_ms=NOW_MS - 3000),
     }
     return list(find_problems(LedgerFacts(**usual | changes)))
 
@@ -110,6 +111,17 @@ def test_numbers_that_differ_between_types_do_not_make_two_causes() -> None:
     assert found.count == 2
 
 
+def test_types_that_wait_for_hosts_of_like_names_are_one_problem_that_says_so() -> None:
+    world = waiting(3, ClosingPhase.REPORTS, "tailer web-1 had caught up 9 s before its end")
+    (same,) = find(**world)
+    assert "other names or numbers" not in same.do
+    world["blockers"]["type-002"] = dataclasses.replace(
+        world["blockers"]["type-002"], what=("tailer web-2 had caught up 9 s before its end",)
+    )
+    (found,) = find(**world)
+    assert found.count == 3 and "others of them wait for the same with other names" in found.do
+
+
 @pytest.mark.parametrize(
     ("phase", "waits_ms", "is_found"),
     [
@@ -130,14 +142,25 @@ def test_a_regular_step_soon_after_the_hours_end_is_no_problem() -> None:
     now_ms = END + OVERDUE_MS - 1
     world = waiting(1, ClosingPhase.REPORTS, "reports", END)
     fresh = [dataclasses.replace(r, heard_at_ms=now_ms, received_at_ms=now_ms) for r in (SERVICE,)]
-    assert find(**world, now_ms=now_ms, heartbeat_ms=now_ms, reporters=fresh) == []
+    assert (
+        find(**world, now_ms=now_ms, driver=DriverSigns(heartbeat_ms=now_ms), reporters=fresh) == []
+    )
 
 
 def test_without_a_driver_all_overdue_types_are_its_consequence() -> None:
     world = waiting(100, ClosingPhase.STORAGE, "HDFS does not answer")
-    (found,) = find(**world, heartbeat_ms=NOW_MS - 60_000, reporters=[of(TAILER, 900_000)])
+    (found,) = find(
+        **world, driver=DriverSigns(heartbeat_ms=NOW_MS - 60_000), reporters=[of(TAILER, 900_000)]
+    )
     assert (found.count, found.cause) == (100, CauseClass.TYPES)
     assert "because no driver runs" in found.what and "`hourmark etl run`" in found.do
+
+
+def test_types_whose_driver_was_stopped_say_so() -> None:
+    stopped = DriverSigns(heartbeat_ms=END - 1000, goodbye_ms=END)
+    (found,) = find(**waiting(2, ClosingPhase.REPORTS, "reports"), driver=stopped)
+    assert "because the driver was stopped at 2027-01-15T" in found.what
+    assert "`hourmark run --once`" in found.do
 
 
 def test_an_hour_that_waits_for_nothing_known_is_a_problem_unless_a_backlog_is_closed() -> None:
@@ -145,7 +168,7 @@ def test_an_hour_that_waits_for_nothing_known_is_a_problem_unless_a_backlog_is_c
     world: dict[str, Any] = {
         "frontiers": [frontier()],
         "now_ms": late_ms,
-        "heartbeat_ms": late_ms,
+        "driver": DriverSigns(heartbeat_ms=late_ms),
         "reporters": [
             dataclasses.replace(
                 SERVICE, heard_at_ms=late_ms, received_at_ms=late_ms, caught_up_at_ms=late_ms
@@ -234,3 +257,15 @@ def test_the_dead_letters_of_the_newest_closed_buckets_are_named(
     told = types_status(config, newest.end_ms + 60_000).detail
     assert "5 dead letters in the newest closed buckets: `hourmark dead-letters ls`" in told
     assert "dead letter" not in types_status(config, newest.end_ms + 3 * 3_600_000).detail
+
+
+def test_a_driver_whose_clock_is_behind_those_of_all_services_is_named_and_no_service() -> None:
+    services = [
+        of(SERVICE, 1000, host_id=c * 32, host_name=f"svc-{c}", received_at_ms=NOW_MS + 600_000 + n)
+        for n, c in enumerate("stu")
+    ]
+    (found,) = find(reporters=[*services, TAILER])
+    assert (found.cause, found.subject) == (CauseClass.CLOCK, "clock of the etl driver")
+    assert "about 601 s behind the clocks of all 3 delivery services" in found.what
+    other = dataclasses.replace(services[0], received_at_ms=NOW_MS + 300_000)
+    assert len(find(reporters=[other, *services[1:], TAILER])) == 3, "they do not agree"

@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+from tests.support.ledger_queries import rewrite
 from tests.support.records import (
     END,
     HOUR,
@@ -25,6 +26,7 @@ from tests.support.rules import ledger_of_click
 from hourmark.records.dead_letters import TYPE as DEAD_LETTERS
 from hourmark.records.hours import Hour
 from hourmark_etl.ledger import frontiers as ledger
+from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.maintenance.overview import FixedHours, read_fixed_hours
 from hourmark_etl.model import AUDIT, HourState, StagedBatch
 from hourmark_etl.telemetry.gauges import (
@@ -91,11 +93,30 @@ def test_what_is_fixed_follows_the_frontier_through_its_states(tmp_path: Path) -
     def fixed() -> FixedHours:
         return read_fixed_hours(database, 3600)["click"]
 
-    assert fixed() == FixedHours(HOUR.start_s, HOUR.start_s)
+    assert fixed() == FixedHours(0, 0), "nothing is closed: older hours are back-filled"
     ledger.freeze(database, lease, ledger.frontiers(database, 3600), TOPICS)
     assert fixed() == FixedHours(HOUR.start_s, HOUR.end_s)
     ledger.seal(database, lease, {"click": [seal()] * 2}, ledger.frontiers(database, 3600))
     assert fixed() == FixedHours(HOUR.start_s, HOUR.end_s + 3600)
+    database.close()
+
+
+def test_events_of_old_hours_are_late_once_a_bucket_of_their_type_is_closed(
+    tmp_path: Path,
+) -> None:
+    database = ledger_of_click(f"sqlite:///{tmp_path}/ledger.sqlite")
+    old_s = HOUR.start_s - 240 * 3600
+
+    def counts() -> tuple[int, int]:
+        found = staged(read_fixed_hours(database, 3600), ("click", old_s, 5))
+        return found.timely, found.late
+
+    assert counts() == (5, 0), "they are back-filled"
+    of_click = tables.frontiers.c.type == "click"
+    rewrite(database, tables.frontiers, of_click, backfilled_hour=old_s)
+    assert counts() == (0, 5), "a newer hour was back-filled"
+    rewrite(database, tables.frontiers, of_click, hour=HOUR.end_s, backfilled_hour=None)
+    assert counts() == (0, 5)
     database.close()
 
 

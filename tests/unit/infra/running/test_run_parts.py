@@ -23,6 +23,7 @@ from hourmark_infra.running.cli import describe_outcome, find_new_logs, init_opt
 from hourmark_infra.running.closed_buckets import (
     buckets_closed_since,
     describe_buckets,
+    find_open_hour,
     format_reasons,
     next_hours,
     unclosed_types,
@@ -81,7 +82,7 @@ def test_each_setting_is_the_users_and_the_rest_the_stacks() -> None:
         ("2026-11-21T05:00", ("--first-hour", "2026-11-21T05:00")),
         ("2026-11-21T04:59", ("--first-hour", "2026-11-21T09:59")),
         ("2026-11-21T05:00:07", ()),
-        (None, ()),
+        (None, ("--first-hour", "2026-11-21T09:59")),
     ],
     ids=["300 minutes ago", "a minute more", "no minute", "none"],
 )
@@ -175,6 +176,39 @@ def test_a_bucket_that_was_not_awaited_is_named() -> None:
         "2026-11-21T05, which is still open: the next `hourmark run --once` after its end closes "
         "it; to see the content:"
     )
+
+
+def of_ledger(of: str, staged: str | None) -> dict[str, Any]:
+    return {**row(of, "2026-11-21T06", open_=True), "staged_hour": staged}
+
+
+BEFORE = [
+    {"type": of, "last_hour": "T", "next_hour": "2026-11-21T05", "next_state": "open"}
+    for of in ("a", "b")
+]
+CLOSED = [row("a", "2026-11-21T05", events=3), row("b", "2026-11-21T05", events=0)]
+
+
+def test_no_bucket_is_open_where_each_type_closed_one_and_nothing_else_is_staged() -> None:
+    nothing = [of_ledger("a", None), of_ledger("b", None)]
+    assert find_open_hour("2026-11-21T06", BEFORE, CLOSED, nothing) is None
+    for staged, told in (
+        ("2026-11-21T03", "2026-11-21T06"),
+        ("2026-11-21T06", "2026-11-21T06"),
+        ("2026-11-21T07", "2026-11-21T07"),
+    ):
+        rows = [of_ledger("a", None), of_ledger("b", staged)]
+        assert find_open_hour("2026-11-21T06", BEFORE, CLOSED, rows) == told
+
+
+def test_a_line_that_may_not_be_staged_may_be_in_the_open_bucket() -> None:
+    nothing = [of_ledger("a", None), of_ledger("b", None)]
+    hour = "2026-11-21T06"
+    assert find_open_hour(hour, BEFORE, CLOSED[:1], nothing) == hour, "b closed nothing"
+    sealed = [BEFORE[0], {**BEFORE[1], "next_state": "sealed"}]
+    assert find_open_hour(hour, sealed, CLOSED, nothing) == hour, "b may be as it was sealed"
+    earlier = [{**BEFORE[0], "next_hour": hour}, BEFORE[1]]
+    assert find_open_hour(hour, earlier, CLOSED, nothing) == hour, "a was closed before"
 
 
 def test_what_says_nothing_is_not_closed() -> None:

@@ -10,7 +10,12 @@ from pathlib import Path
 
 from tests.support.tailer.host import Host, lines
 
-from hourmark.commands.component_status import ComponentState
+from hourmark.commands.component_status import (
+    ComponentState,
+    ComponentStatus,
+    list_problems,
+)
+from hourmark.commands.problems import order_problems, silent_host_problem
 from hourmark.config.loading import Config, load_config
 from hourmark.state_folder import StateFolder
 from hourmark_producer.report.component_status import local_tailer
@@ -59,6 +64,22 @@ def test_a_blocked_range_is_a_problem_with_its_begin(host: Host, tmp_path: Path)
     assert (found.state, found.pid) == (ComponentState.RUNNING, os.getpid())
     assert (problem.what, problem.since_ms) == (blocked.message, since_ms)
     assert "`hourmark tail status`" in problem.do
+
+
+def test_what_a_tailer_reports_here_stands_for_the_reports_that_do_not_arrive(
+    host: Host, tmp_path: Path
+) -> None:
+    host.drain(lines(10))
+    refused = ConditionSnapshot(since_ms=now_ms() - 60_000, message="answered 401: revoked")
+    other = ConditionSnapshot(since_ms=now_ms() - 60_000, message="cannot scan /var/log/x")
+    with StateFolder(host.state, "tailer").lock():
+        save_snapshot(host.state, snapshot(os.getpid(), now_ms(), refused, other))
+        here = local_tailer(configured(host, tmp_path), now_ms())
+    host_id = here.problems[0].key.removeprefix("host:")
+    silent = silent_host_problem("tailer", "web-1", host_id, now_ms() - 90_000)
+    tailers = ComponentStatus(ComponentState.SILENT, "silent: web-1", problems=(silent,))
+    found = order_problems(list_problems({"tailers": tailers, "types": tailers, "this host": here}))
+    assert {problem.what for problem in found} == {other.message, refused.message}
 
 
 def test_a_tailer_that_hangs_is_named_within_30_seconds(host: Host, tmp_path: Path) -> None:

@@ -88,6 +88,26 @@ def test_refused_it_waits_says_what_to_do_and_goes_on_with_a_new_token(
         assert token.text not in caplog.text
 
 
+def test_a_revoked_token_is_one_condition_whatever_it_is_refused_for(
+    host: Host, service: Served
+) -> None:
+    good = of_tailer(service.harness)
+    give(host, good.text)
+    with host.running(syslog()) as tailer:
+        wait_for(lambda: clicks(service) == 1, "the first line")
+        service.harness.service.access.token_store.feed(
+            [record(good.token.revoke(NOW_MS))], from_start=False
+        )
+        host.append(syslog())
+
+        def refused() -> list[int]:
+            ongoing = tailer.conditions.ongoing()
+            return [found.times for found in ongoing if "was revoked" in found.message]
+
+        wait_for(lambda: sum(refused()) >= 4, "ranges and reports are refused")
+        assert len(refused()) == 1
+
+
 def test_past_its_rate_it_waits_and_everything_arrives(host: Host, service: Served) -> None:
     lines = syslog() * 10
     give(

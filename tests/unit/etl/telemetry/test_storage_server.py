@@ -1,0 +1,75 @@
+"""What `hourmark status` shows of the storage: a folder, and what a NameNode reports of itself."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.closed_hours import add_type, write_config
+
+from hourmark.commands.server_status import ServerStatus
+from hourmark.config.loading import load_config
+from hourmark.records.manifest import Grade
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.telemetry import storage_server
+from hourmark_etl.telemetry.storage_server import FREE_MIB_MIN, evaluate_namenode_info
+
+
+def ask(folder: Path) -> ServerStatus:
+    config = load_config(write_config(folder, f"sqlite:///{folder}/ledger.sqlite"))
+    (found,) = storage_server.storage_server(config)
+    return found
+
+
+def test_a_folder_that_nobody_has_written_to_is_well(tmp_path: Path) -> None:
+    assert (ask(tmp_path).healthy, ask(tmp_path).detail) == (True, "not written yet")
+    with Database(f"sqlite:///{tmp_path}/ledger.sqlite") as database:
+        add_type(database, "click")
+    assert ask(tmp_path).healthy, "nothing is closed"
+
+
+def test_a_root_without_the_buckets_that_the_ledger_has_closed_is_not_mounted(
+    tmp_path: Path,
+) -> None:
+    with Database(f"sqlite:///{tmp_path}/ledger.sqlite") as database:
+        add_type(database, "click", [Grade.PROVED])
+    assert ask(tmp_path).detail.startswith("the folder does not exist, and the ledger has closed")
+    (tmp_path / "root").mkdir()
+    found = ask(tmp_path)
+    assert "is empty, and the ledger has closed buckets" in found.detail
+    assert not found.healthy and "mount it, or correct storage.root" in found.do
+    (tmp_path / "root" / "click").mkdir()
+    assert ask(tmp_path).healthy
+
+
+def test_a_full_disk_is_named_before_what_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "root" / "click").mkdir(parents=True)
+    usage = shutil.disk_usage(tmp_path)._replace(free=(FREE_MIB_MIN << 20) - 1)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    found = ask(tmp_path)
+    assert not found.healthy and found.detail.startswith(f"{FREE_MIB_MIN - 1} MiB are free")
+    assert "disk-full.md" in found.do
+
+
+@pytest.mark.parametrize(
+    ("info", "said"),
+    [
+        ({}, "1 live DataNodes"),
+        ({"Safemode": "Safe mode is ON"}, "in safe mode"),
+        ({"NumberOfMissingBlocks": 3}, "3 blocks have no replica left"),
+        ({"PercentRemaining": 0.4}, "0.4 % of the DataNodes' disks are free"),
+        ({"LiveNodes": "{}"}, "no live DataNode"),
+    ],
+)
+def test_a_namenode_names_what_keeps_files_from_being_written(
+    info: dict[str, Any], said: str
+) -> None:
+    usual = {"LiveNodes": json.dumps({"dn-1": {}}), "PercentRemaining": 40.0}
+    found = evaluate_namenode_info("http://nn:9870", usual | info)
+    assert said in found.detail and found.healthy is (info == {})
+    assert found.healthy or found.do
