@@ -7,6 +7,8 @@ quotes or brackets may contain the delimiter. A date and a clock in adjacent col
 from __future__ import annotations
 
 import collections
+import dataclasses
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
@@ -15,15 +17,18 @@ from hourmark.avro.fields import FIELD_NAME
 from hourmark.avro.framing import ENVELOPE_NAMES
 from hourmark_declare.proposing.candidate import MESSAGE, Candidate
 from hourmark_declare.proposing.file_sample import FileSample, ends_with_cr, text_type
-from hourmark_declare.proposing.time_formats import TimeChoice, choose_time_format
-from hourmark_declare.proposing.value_types import infer_text_type, optional_field
-from hourmark_declare.proposing.vocabulary import (
-    HOST_KEYS,
-    REQUEST,
+from hourmark_declare.proposing.hosts import (
     are_hosts,
-    are_level_letters,
     are_machines,
-    first_key,
+    first_host_key,
+    is_constant_host,
+)
+from hourmark_declare.proposing.time_formats import TimeChoice, choose_time_format
+from hourmark_declare.proposing.timestamps import find_common_timestamp
+from hourmark_declare.proposing.value_types import NUMBER_PATTERNS, infer_text_type, optional_field
+from hourmark_declare.proposing.vocabulary import (
+    REQUEST,
+    are_level_letters,
     is_level,
     quote_pattern,
     time_key_rank,
@@ -45,6 +50,7 @@ _CLASS: Final = re.compile(r"[A-Za-z][A-Za-z_-]*")
 _WITH_UNIT: Final = re.compile(
     r"-?\d+(?:\.\d+)?(?P<unit> ?(?:[A-Za-z\u00b5\u00b0]{1,3}|%)(?:/s|/min|/h)?)"
 )
+_BRACKETS: Final = ("[]", "()", "{}")
 _AGENT: Final = re.compile(r"(?:Mozilla|curl|Wget|python|Go-http|kube-probe|ELB-|S3Console)\S*.*|-")
 
 
@@ -87,10 +93,32 @@ def delimited_candidates(sample: FileSample) -> Iterator[Candidate]:
     for delimiter in _DELIMITERS:
         if sum(delimiter in line for line in lines) < _MOST * len(lines) - 5:
             continue
+        yield from _quoted_records(sample, lines, delimiter)
         rows = [_split(line, delimiter) for line in lines if not line.startswith("#")]
         if is_padded := _are_padded(rows):
             rows = [[cell.strip(" ") for cell in row] for row in rows]
         yield from _candidates(sample, lines, rows, delimiter, is_padded=is_padded)
+
+
+def _quoted_records(
+    sample: FileSample, lines: Sequence[str], delimiter: str
+) -> Iterator[Candidate]:
+    # Rows that begin with a time, of which some have line feeds between quotes.
+    if sum(line.count('"') % 2 for line in lines) < 2:
+        return
+    found = find_common_timestamp(sample.lines)
+    if found is None or any(start > 1 for start, _ in found.spans.values()):
+        return
+    texts = [line.decode(errors="replace").rstrip("\r") for line in sample.lines]
+    starts = [*found.spans, len(texts)]
+    records = ["\n".join(texts[at:behind]) for at, behind in itertools.pairwise(starts)]
+    rows = [_split(record, delimiter) for record in records]
+    start = f'^"?{found.form.pattern}"?{quote_pattern(delimiter)}'
+    for candidate in _candidates(sample, lines, rows, delimiter):
+        pattern = f"(?s){candidate.line['pattern']}" if "pattern" in candidate.line else ""
+        if pattern:
+            line = {**candidate.line, "pattern": pattern}
+            yield dataclasses.replace(candidate, line=line, record_start=start)
 
 
 def spaced_candidates(sample: FileSample) -> Iterator[Candidate]:
@@ -138,7 +166,7 @@ def _candidates(
         return
     table = [row for row in rows if len(row) == width]
     has_header = _is_header(table[0], table[1:])
-    names = _names(lines, table[0], has_header=has_header)
+    names = _names(lines, table[0], delimiter, has_header=has_header)
     if has_header:
         table = table[1:]
     if names is None and not (_is_table(table) if delimiter == " " else _are_cells(table)):
@@ -163,12 +191,15 @@ def _are_padded(rows: Sequence[list[str]]) -> bool:
     return 2 * sum(cell.startswith(" ") for cell in inner) > len(inner)
 
 
-def _names(lines: Sequence[str], first: Sequence[str], *, has_header: bool) -> list[str] | None:
+def _names(
+    lines: Sequence[str], first: Sequence[str], delimiter: str, *, has_header: bool
+) -> list[str] | None:
     for line in lines[:20]:
         if (match := _FIELDS_COMMENT.fullmatch(line.rstrip())) is not None:
-            names = match["names"].split("\t" if "\t" in match["names"] else None)
-            if len(names) == len(first):
-                return _unique(names)
+            for separator in ("\t", delimiter, None):
+                names = match["names"].split(separator)
+                if len(names) == len(first):
+                    return _unique(names)
     return _unique([name.strip().strip('"') for name in first]) if has_header else None
 
 
@@ -195,6 +226,13 @@ def _is_table(table: Sequence[list[str]]) -> bool:
         infer_text_type(column) in ("long", "double") and choose_time_format(column, 0) is None
         for column in columns
     )
+    open_cells = sum(
+        2 * sum(any(cell.count(a) != cell.count(b) for a, b in _BRACKETS) for cell in column)
+        > len(table)
+        for column in columns
+    )
+    if open_cells >= 2:  # a text with brackets around several words
+        return False
     has_level = any(all(is_level(value.strip("[]<>(): ")) for value in of) for of in columns)
     return 2 * words < len(columns) and numbers >= 2 and not (has_level and words >= 2)
 
@@ -203,9 +241,13 @@ def _are_cells(table: Sequence[list[str]]) -> bool:
     # No sentences that happen to contain the delimiter: only the last column may have some.
     columns = [*zip(*table, strict=True)][:-1]
     return not any(
-        10 * sum(len(value.split()) > 3 or value.startswith("  ") for value in column) > len(table)
+        10
+        * sum(
+            value[:1] not in ('"', "[") and (len(value.split()) > 3 or value.startswith("  "))
+            for value in column
+        )
+        > len(table)
         for column in columns
-        if column[0][:1] not in ('"', "[")
     )
 
 
@@ -275,6 +317,8 @@ def _guess_origin(column: Column, taken: set[str], before: Sequence[str], *, is_
     values = column.values
     if all(_ORIGIN.fullmatch(value) for value in values) and 2 * len(set(values)) <= len(values):
         return "logger"
+    if "host" not in taken and column.wrap != "[" and is_constant_host(values):
+        return "host"
     if not column.wrap and "host" not in taken and are_machines(values):
         return "host"
     if not column.wrap and len(before) < 3 and "host" not in taken and are_hosts(values):
@@ -335,7 +379,7 @@ def _candidate(
     is_padded: bool,
 ) -> Candidate:
     names = [column.name for column in columns]
-    host = first_key(names, HOST_KEYS)
+    host = first_host_key(names)
     fields = [
         optional_field(column.name, infer_text_type(column.values))
         for column in columns
@@ -391,7 +435,7 @@ def _cell(column: Column, time: _Time | None, delimiter: str, *, is_padded: bool
     if column.wrap == "[":
         return rf"\[(?P<{column.name}>[^\[\]]*)\]"
     of_type = infer_text_type(column.values)
-    number = {"long": r"[+-]?\d+", "double": r"[+-]?\d+(?:\.\d+)?"}.get(of_type)
+    number = NUMBER_PATTERNS.get(of_type)
     inside = r'(?:[^"\\]|\\.)*' if delimiter == " " else r'(?:[^"\\]|\\.|"")*'
     if column.wrap == '"':
         if number is not None:

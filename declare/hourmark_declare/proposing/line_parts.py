@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from hourmark_declare.proposing.message_shape import infer_shape
 from hourmark_declare.proposing.part_names import are_ids, bracket_name, split_ids
 from hourmark_declare.proposing.part_search import (
     DATE_LIKE,
@@ -25,13 +26,14 @@ from hourmark_declare.proposing.part_search import (
     timestamp_at,
     without_groups,
 )
-from hourmark_declare.proposing.value_types import infer_text_type
+from hourmark_declare.proposing.value_types import NUMBER_PATTERNS, infer_text_type
 from hourmark_declare.proposing.vocabulary import (
     COMMON_LEVELS,
     LEVEL_FORMS,
     LEVEL_LETTERS,
     LEVELS,
     REQUEST,
+    TIME_UNITS,
     are_level_codes,
     are_level_letters,
     are_levels,
@@ -49,15 +51,17 @@ _BRACKETED: Final = {
     "{": (re.compile(r"\{(?P<x>[^{}]*)\}"), r"\{{", r"\}}", "[^{{}}]"),
     "<": (re.compile(r"<(?P<x>[^<>]*)>"), "<", ">", "[^<>]"),
 }
-_NUMBER: Final = re.compile(r"(?:(?P<x>[+-]?\d+(?:\.\d+)?)|-)(?=[\s,;|:#\])/]|$)")
+_NUMBER: Final = re.compile(
+    r"(?:(?P<x>[+-]?\d+(?:\.\d+(?:[eE][+-]?\d+)?)?)|-)(?=[\s,;|:#\[\])/]|$)"
+)
 _QUANTITY: Final = re.compile(r"(?P<x>\d+(?:\.\d+)?)(?P<unit>[A-Za-z\u00b5%]{1,3})(?=[\s,;|\])]|$)")
-_TIME_UNITS: Final = ("ns", "us", "\u00b5s", "ms", "s", "sec", "m", "min", "h")
 _ADDRESS: Final = re.compile(
     r"(?P<x>\d{1,3}(?:\.\d{1,3}){3})(?::(?P<port>\d{1,5}))?(?=[\s,;|:#\])-]|$)"
 )
-_LEVEL_BEHIND: Final = re.compile(r"(?P<name>[^/:|,]+?)(?P<mark>[/:|,]| +)(?P<level>\w+)")
+_COUNTS: Final = re.compile(r"(?P<key>[A-Za-z_]\w*):\d+(?:\.\d+)? [A-Za-z_]\w*:[\w.]")
+_LEVEL_BEHIND: Final = re.compile(r"(?P<name>[^/:|,]+?)(?P<mark>[/:|,.]| +)(?P<level>\w+)")
 _CHANNEL_LEVEL: Final = re.compile(
-    rf"(?P<channel>[A-Za-z][\w-]*(?:\.[\w-]+)*?)(?P<mark>[./,\[(<])(?P<level>(?i:{LEVELS}))[\])>]?(?=:|\s|$):?"
+    rf"(?P<channel>[A-Za-z][\w-]*(?:\.[\w-]+)*?)(?P<mark>[./:,\[(<])(?P<level>(?i:{LEVELS}))[\])>]?(?=[:,]|\s|$):?"
 )
 _IDENTIFIER: Final = re.compile(
     r"(?P<x>(?:0x)?(?=[0-9-]*[A-Fa-f])[0-9A-Fa-f]{6,}(?:-[0-9A-Fa-f]+)*|0x[0-9A-Fa-f]+|0\d{5,})(?=[\s\])]|$)"
@@ -94,9 +98,12 @@ class PartRecognizer(PartSearch):
             The element, with its end in each record. None if the records have no element in common
             at these positions, so the free text of the message starts there.
         """
+        if self._state.time_read and self._begin_counts(cursors):
+            return None
         for recognize in (
             self._time,
             self._space,
+            self._closing_quote,
             self._level,
             self._channel_level,
             self._quoted,
@@ -110,6 +117,7 @@ class PartRecognizer(PartSearch):
             self._symbol,
             self._punctuation,
             self._other_time,
+            self._words.find_around_level,
             self._words.find_between_colons,
             self._words.find_between_commas,
             self._words.find_before_level,
@@ -120,6 +128,11 @@ class PartRecognizer(PartSearch):
             if (part := recognize(cursors)) is not None:
                 return part
         return None
+
+    def _begin_counts(self, cursors: Sequence[LineCursor]) -> bool:
+        # Whether pairs such as `Time:1.25 Hosts:12` begin, which belong to the message.
+        found = self._matching(cursors, _COUNTS)
+        return self._enough(found) and len({match["key"] for match in found.values()}) == 1
 
     # What is recognized, in the order in which it is tried.
 
@@ -141,6 +154,17 @@ class PartRecognizer(PartSearch):
         if self._state.time_read and 2 * len(ends) > len(cursors):
             return LinePart(f"{space}*", ends, {}, is_optional=True)
         return None
+
+    def _closing_quote(self, cursors: Sequence[LineCursor]) -> LinePart | None:
+        # The quote behind a time that is in quotes, which begins no other quoted text.
+        ends = {
+            n: of.at + 1
+            for n, of in enumerate(cursors)
+            if of.time
+            and of.at == of.time[1]
+            and of.rest[:1] == '"' == of.text[of.time[0] - 1 : of.time[0]]
+        }
+        return LinePart('"', ends, {}) if self._enough(ends) else None
 
     def _level(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         if "level" in self._state.types:
@@ -200,6 +224,13 @@ class PartRecognizer(PartSearch):
             return None
         values = [match["x"] for match in found.values()]
         name = "request" if all(REQUEST.fullmatch(value) for value in values) else "text"
+        if name == "text" and (inner := _counted(values)) is not None:
+            pattern, groups = inner
+            return LinePart(
+                f'"(?P<{{0}}>{pattern})"',
+                {n: match.end() for n, match in found.items()},
+                {name: [*values], **groups},
+            )
         return LinePart(
             r'"(?P<{0}>(?:[^"\\]|\\.)*)"',
             {n: match.end() for n, match in found.items()},
@@ -244,9 +275,7 @@ class PartRecognizer(PartSearch):
             numbers: list[str | None] = [of["x"] for of in quantities if of is not None]
             pattern = f"{opening}(?P<{{0}}>\\d+(?:\\.\\d+)?){unit}{closing}:?"
             return LinePart(pattern, self._past_colon(cursors, ends), {name: numbers})
-        if number := {"long": r"-?\d+", "double": r"-?\d+(?:\.\d+)?"}.get(
-            infer_text_type(stripped)
-        ):
+        if number := NUMBER_PATTERNS.get(infer_text_type(stripped)):
             pattern = f"{opening}{SPACE}*(?:(?P<{{0}}>{number})|-?){SPACE}*{closing}"
         return LinePart(pattern + ":?", self._past_colon(cursors, ends), {name: [*stripped]})
 
@@ -269,6 +298,9 @@ class PartRecognizer(PartSearch):
                     "level": [match["level"] for match in found],
                 },
             )
+        if (counted := _counted(values)) is not None:
+            pattern, groups = counted
+            return f"(?P<{{0}}>{pattern})", {"context": [*values], **groups}
         if (named := split_ids([value.strip() for value in values])) is not None:
             pattern = f"{SPACE}*{named.pattern}{SPACE}*"
             return pattern, {bracket_name(named.names): [*named.names], **named.others}
@@ -361,7 +393,7 @@ class PartRecognizer(PartSearch):
         if not self._enough(found) or 2 * len(present) < len(values):
             return None
         of_type = infer_text_type(present)
-        digits = r"[+-]?\d+(?:\.\d+)?" if of_type == "double" else r"[+-]?\d+"
+        digits = NUMBER_PATTERNS["double" if of_type == "double" else "long"]
         if of_type == "long" and any("." in value for value in present):
             return None
         pattern = (
@@ -379,9 +411,7 @@ class PartRecognizer(PartSearch):
             name = "pid" if of_type == "long" and are_ids(present) else "number"
         if "request" in self._state.types:
             name = "bytes" if "status" in self._state.types else "status"
-        return LinePart(
-            pattern.replace("{1,", "{{1,"), {n: m.end() for n, m in found.items()}, {name: values}
-        )
+        return LinePart(pattern, {n: m.end() for n, m in found.items()}, {name: values})
 
     def _quantity(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         # A number with a unit, the same in all records: `12ms`.
@@ -483,10 +513,30 @@ class PartRecognizer(PartSearch):
         )
 
 
+def _counted(values: Sequence[str]) -> tuple[str, dict[str, list[str | None]]] | None:
+    # Several numbers between the same words, as in `A IN www. udp 40 false 512`. The groups of the
+    # pattern begin with number 1.
+    shape = infer_shape(values, set())
+    if shape is None or len(shape.types) < 2:
+        return None
+    search = re.compile(shape.pattern)
+    found = [search.fullmatch(value) for value in values]
+    groups: dict[str, list[str | None]] = {
+        name: [match[name] if match is not None else None for match in found]
+        for name in shape.types
+    }
+    if any(match is None for match in found):
+        return None
+    pattern = without_groups(shape.pattern)
+    for number, name in enumerate(shape.types, 1):
+        pattern = pattern.replace(f"(?P<{name}>", f"(?P<{{{number}}}>")
+    return pattern, groups
+
+
 def _quantity_name(unit: str) -> str:
-    return "duration" if unit in _TIME_UNITS else "number"
+    return "duration" if unit in TIME_UNITS else "number"
 
 
 def _inner_name(mark: str) -> str:
     # Of what precedes the level in brackets.
-    return {"/": "thread", ":": "module"}.get(mark, "component")
+    return {"/": "thread", ":": "module", ".": "facility"}.get(mark, "component")

@@ -153,6 +153,13 @@ def are_short(values: Sequence[str]) -> bool:
     return short >= MOST * len(values) and 2 * padded < len(values)
 
 
+def are_short_names(values: Sequence[str]) -> bool:
+    """Return whether values are short; those of several words must also vary little."""
+    return are_short(values) and (
+        all(len(value.split()) <= 1 for value in values) or vary_little(values)
+    )
+
+
 def vary_little(values: Sequence[str]) -> bool:
     """Return whether at most half of the values are different, or at most three."""
     return len(set(values)) <= max(0.5 * len(values), 3)

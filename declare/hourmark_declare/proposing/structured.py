@@ -11,6 +11,7 @@ from typing import Any, Final
 from hourmark_declare.proposing.candidate import MESSAGE, Candidate
 from hourmark_declare.proposing.declared_keys import Path, choose_keys, host_path
 from hourmark_declare.proposing.file_sample import FileSample, text_type
+from hourmark_declare.proposing.hosts import choose_host_key
 from hourmark_declare.proposing.nested_json import infer_nested_fields
 from hourmark_declare.proposing.time_formats import choose_time_format
 from hourmark_declare.proposing.value_types import (
@@ -19,11 +20,11 @@ from hourmark_declare.proposing.value_types import (
     optional_field,
     parse_json_objects,
 )
-from hourmark_declare.proposing.vocabulary import HOST_KEYS, first_key, names_time, time_key_rank
+from hourmark_declare.proposing.vocabulary import names_time, time_key_rank
 from hourmark_delivery_service.parsing.forms import move_declared_keys
 from hourmark_delivery_service.parsing.syslog.forms import parse_syslog_forms
 
-_PAIR: Final = re.compile(r'(?P<key>[^\s="]+)=(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^\s"]*))')
+_PAIR: Final = re.compile(r'(?<!\S)(?P<key>[\w.@/\[\]#$+-]+)=(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^\s"]*))')
 _MORE: Final = "more"
 _MOST: Final = 0.9
 _COERCED_MIN: Final = 10  # values, of which two differ, for a number in quotes to be one
@@ -243,13 +244,12 @@ def _joined_objects(lines: Sequence[bytes]) -> list[bytes]:
 
 def _host_key(rows: Sequence[Mapping[str, Any]]) -> str | None:
     # The key that contains the host; of a log of requests, `host` is that of the request.
-    keys = {key for row in rows for key in row}
-    key = first_key(keys, HOST_KEYS)
-    if key is None or (key.lower() in ("host", "server_name") and keys & _OF_REQUESTS):
-        return None
-    values = [row[key] for row in rows if key in row]
-    texts = [value for value in values if isinstance(value, str) and 0 < len(value) <= 255]
-    return key if len(texts) >= _MOST * len(rows) and len(texts) == len(values) else None
+    columns = collections.defaultdict[str, list[Any]](list)
+    for row in rows:
+        for key, value in row.items():
+            if not (key.lower() in ("host", "server_name") and _OF_REQUESTS & row.keys()):
+                columns[key].append(value)
+    return choose_host_key(columns, len(rows))
 
 
 def _numbers_in_quotes(rows: Sequence[Mapping[str, Any]], excluded: set[str]) -> dict[str, str]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import collections
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
+from hourmark_declare.proposing.hosts import are_hosts
 from hourmark_declare.proposing.part_names import bracket_name, split_ids, word_name
 from hourmark_declare.proposing.part_search import (
     DATE_LIKE,
@@ -21,13 +22,19 @@ from hourmark_declare.proposing.part_search import (
     LinePart,
     PartSearch,
     are_short,
+    are_short_names,
     timestamp_at,
     vary_little,
 )
-from hourmark_declare.proposing.vocabulary import LEVEL_FORMS, are_hosts, quote_pattern
+from hourmark_declare.proposing.vocabulary import (
+    LEVEL_FORMS,
+    LEVELS,
+    is_level,
+    quote_pattern,
+)
 
 _WORDS_AHEAD: Final = 8
-_LOGGER: Final = re.compile(r"(?P<x>[A-Za-z_$][\w$-]*(?:(?:\.|::|/|\$)[\w$<>-]+)+)(?=[ \t\x1b])")
+_LOGGER: Final = re.compile(r"(?P<x>[A-Za-z_$][\w$-]*(?:(?:\.|::?|/|\$)[\w$<>-]+)+)(?=[ \t\x1b])")
 _COLON_WORD: Final = re.compile(r"(?P<x>[^\s:|\[\]\"']\S*?)[ \t]*:(?:[ \t]+|$)")
 _TIGHT_COLON: Final = re.compile(r"(?P<x>[A-Za-z_][\w.-]*):")
 _BEFORE_BRACKET: Final = re.compile(r"(?P<x>[^\s\[\]]+)\](?=[ \t]|$)")
@@ -37,7 +44,12 @@ _DASHED: Final = re.compile(
 )
 _PIPED: Final = re.compile(r"(?P<x>[^|\n]{0,80}?)[ \t]*\|")
 _WORD: Final = re.compile(r"(?P<x>[^\s|\[\]\"\x1b][^\s|\"\x1b]*)")
+_COMPOUND: Final = re.compile(
+    r"(?P<x>[^\s/|\[\]:]+(?P<mark>[/|])[^\s/|\[\]:]+(?:(?P=mark)[^\s/|\[\]:]+)*):?(?=\s|$)"
+)
 _BEFORE_PAREN: Final = re.compile(r"(?P<x>[A-Za-z][\w.-]*)(?=\()")
+_BEFORE_OPEN: Final = re.compile(r"(?P<x>[A-Za-z][\w.-]*)(?=\[)")
+_BEFORE_ARROW: Final = re.compile(r"(?P<x>[^\s\[\]\"<>]+?)->")
 _WORD_UP_TO: Final = {
     "]": re.compile(r"(?P<x>[^\s\[\]]+)(?=\])"),
     ")": re.compile(r"(?P<x>[^\s()]+)(?=\))"),
@@ -63,7 +75,7 @@ class WordSearch(PartSearch):
                 _DASHED,
                 r"(?P<{0}>[^\s|\[\"](?:[^|\n\[\]]{{0,60}}?[^\s|\[\]])??)",
                 r"[ \t]+[-|:>]+[ \t]+",
-                are_short,
+                are_short_names,
             ),
             (_COLON_WORD, r"(?P<{0}>[^\s:|\[\]\"']\S*?)", r"[ \t]*:(?:[ \t]+|$)", vary_little),
             (_PIPED, r"(?P<{0}>[^|\n]{{0,80}}?)", r"[ \t]*\|", are_short),
@@ -75,6 +87,8 @@ class WordSearch(PartSearch):
             options += [
                 (_BEFORE_BRACKET, r"(?P<{0}>[^\s\[\]]+)", r"\]", vary_little),
                 (_BEFORE_PAREN, r"(?P<{0}>[A-Za-z][\w.-]*)", "", vary_little),
+                (_BEFORE_OPEN, r"(?P<{0}>[A-Za-z][\w.-]*)", "", vary_little),
+                (_BEFORE_ARROW, r"(?P<{0}>[^\s\[\]\"]+?)", "->", vary_little),
                 (_PADDED, r"(?P<{0}>[^\s|\[\]\"\x1b]+)", "", vary_little),
                 (_LOGGER, r"(?P<{0}>[^\s|\[\]\"\x1b]+)", "", vary_little),
             ]
@@ -120,6 +134,31 @@ class WordSearch(PartSearch):
                 )
         return None
 
+    def find_around_level(self, cursors: Sequence[LineCursor]) -> LinePart | None:
+        """Return words around a level with the same signs in between, as in `web-1/INFO/orders:`."""
+        if "level" in self._state.types:
+            return None
+        found = self._matching(cursors, _COMPOUND)
+        marks = {match["mark"] for match in found.values()}
+        if not self._enough(found) or len(marks) > 1:
+            return None
+        mark = marks.pop()
+        pieces = [match["x"].split(mark) for match in found.values()]
+        columns = [*zip(*pieces, strict=False)]
+        levels = [n for n, column in enumerate(columns) if all(map(is_level, column))]
+        if len({*map(len, pieces)}) > 1 or not levels or len({*columns[levels[0]]}) < 2:
+            return None
+        values: dict[str, list[str | None]] = {}
+        pattern = []
+        for number, column in enumerate(columns):
+            name = "level" if number == levels[0] else word_name(column, is_behind=True)
+            name = "host" if name in ("word", "component") and are_hosts(column) else name
+            unique = name if name not in values else f"{name}_{number}"
+            values[unique] = [*column]
+            pattern.append(rf"(?P<{{{number}}}>[^\s/|\[\]:]+)")
+        joined = quote_pattern(mark).join(pattern)
+        return LinePart(f"{joined}:?", {n: match.end() for n, match in found.items()}, values)
+
     def find_between_colons(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         """Return a word between colons without spaces, as in `INFO:shop.orders:started`."""
         found = {
@@ -154,7 +193,7 @@ class WordSearch(PartSearch):
             return None
         search = re.compile(
             r"(?P<x>[^\s\[\]{}|\"]*[^\s\[\]{}|\":](?:[ \t]+[^\s\[\]{}|\"]*[^\s\[\]{}|\":]){0,2}?):?[ \t]+"
-            rf"(?=(?:\[[^\[\]]*\][ \t]*){{0,2}}{_LEVEL}[ \t:])"
+            rf"(?=(?:\[[^\[\]]*\][ \t]*){{0,2}}(?:{_LEVEL}[ \t:]|(?i:{LEVELS})[:\t]))"
         )
         found = self._matching(cursors, search)
         if not self._enough(found):
@@ -172,12 +211,20 @@ class WordSearch(PartSearch):
             name = word_name(named.names, is_behind=True)
             return LinePart(named.pattern + ":?", ends, {name: [*named.names], **named.others})
         if not vary_little(values):
-            return None
+            return self._context(found, values) if words == {1} else None
         if len(words) > 1:
             pattern = r"(?P<{0}>[^\s\[\]{{}}|\"]+(?:[ \t]+[^\s\[\]{{}}|\"]+){{0,2}}?):?"
             return LinePart(pattern, ends, {bracket_name(values): [*values]})
         pattern = r"(?P<{0}>[^\s\[\]{{}}|\"]*[^\s\[\]{{}}|\":]):?"
         return LinePart(pattern, ends, {word_name(values, is_behind=True): [*values]})
+
+    @staticmethod
+    def _context(found: Mapping[int, re.Match[str]], values: Sequence[str]) -> LinePart | None:
+        # An id in front of the level, such as that of a session.
+        if not all(any(map(str.isdigit, value)) for value in values):
+            return None
+        ends = {n: m.start() + len(of) for (n, m), of in zip(found.items(), values, strict=True)}
+        return LinePart(r"(?P<{0}>[^\s\[\]{{}}|\"]+)", ends, {"context": [*values]})
 
     def _is_anchored(self, cursors: Sequence[LineCursor]) -> bool:
         # Whether something specific follows after the same number of words in nearly all records.
@@ -222,6 +269,8 @@ def _anchors(cursor: LineCursor, at: int, words: int) -> Iterator[str]:
         yield "numbered"
     if words == 1 and re.match(r"[A-Z][ \t]+\S", rest):
         yield "letter"
+    if words == 1 and re.match(r"\d{1,3}(?:\.\d{1,3}){3}[\s:]", rest):
+        yield "address"
     if words == 1 and re.match(r"\d+[ \t]+\d+[ \t]", rest):
         yield "numbers"
     if words <= 2 and (match := PROGRAM.match(rest)) and (match["pid"] or match["end"]):
