@@ -13,67 +13,41 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from hourmark.avro.fields import FIELD_NAME
-from hourmark.avro.framing import ENVELOPE_NAMES
 from hourmark_declare.proposing.candidate import MESSAGE, Candidate
+from hourmark_declare.proposing.column_names import Column, guess_names, unique_names
 from hourmark_declare.proposing.file_sample import FileSample, ends_with_cr, text_type
 from hourmark_declare.proposing.hosts import (
-    are_hosts,
-    are_machines,
     first_host_key,
-    is_constant_host,
 )
 from hourmark_declare.proposing.time_formats import TimeChoice, choose_time_format
 from hourmark_declare.proposing.timestamps import find_common_timestamp
 from hourmark_declare.proposing.value_types import NUMBER_PATTERNS, infer_text_type, optional_field
 from hourmark_declare.proposing.vocabulary import (
-    REQUEST,
-    are_level_letters,
     is_level,
     quote_pattern,
     time_key_rank,
 )
 
 _MOST: Final = 0.9
-_DELIMITERS: Final = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+_DELIMITERS: Final = {
+    ",": "commas",
+    ";": "semicolons",
+    "\t": "tabs",
+    "|": "bars",
+    "~": "tildes",
+    "^": "carets",
+    "\x01": "SOH",
+    "\x1f": "US",
+}
 _FIELDS_COMMENT: Final = re.compile(r"#\s*[Ff]ields:?[ \t]+(?P<names>.+)")
 _NAME: Final = re.compile(r"[A-Za-z_@#][\w .()/%#@:$\[\]-]{0,60}")
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"(?=[ \t]|$)|\[[^\[\]]*\](?=[ \t]|$)|\S+')
 _SPACED_MIN: Final = 5  # fewer columns between spaces are a text rather than a table
 _PLAIN_WORD: Final = re.compile(r"[A-Za-z][A-Za-z'-]*[.,:;!?]?")
-_ADDRESS: Final = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?|-")
-_ORIGIN: Final = re.compile(
-    r"[A-Za-z_][\w$-]*(?:[./:]+[A-Za-z_$][\w$-]*)+(?::\d+)?|[A-Z][A-Za-z]*_\w*"
-)
-_COMPONENT: Final = re.compile(r"[a-z][a-z_]{3,}")
-_CLASS: Final = re.compile(r"[A-Za-z][A-Za-z_-]*")
 _WITH_UNIT: Final = re.compile(
     r"-?\d+(?:\.\d+)?(?P<unit> ?(?:[A-Za-z\u00b5\u00b0]{1,3}|%)(?:/s|/min|/h)?)"
 )
 _BRACKETS: Final = ("[]", "()", "{}")
-_AGENT: Final = re.compile(r"(?:Mozilla|curl|Wget|python|Go-http|kube-probe|ELB-|S3Console)\S*.*|-")
-
-
-class Column(NamedTuple):
-    """A column of a table in a log file, and the corresponding event field.
-
-    Attributes:
-        name: Name of the field.
-        values: Values of the column in the sample, one for each row, without quotes or brackets
-            that enclose all values.
-        wrap: Character that encloses all values in the file: `"` for quotes or `[` for brackets;
-            empty if there is none.
-        width: Number of columns in the file: 2 if a date and a time of day in adjacent columns were
-            combined, otherwise 1.
-        unit: Unit after each number in the file, with the space before it, as in `45 %`; empty if
-            there is none.
-    """
-
-    name: str
-    values: list[str]
-    wrap: str
-    width: int = 1
-    unit: str = ""
 
 
 def delimited_candidates(sample: FileSample) -> Iterator[Candidate]:
@@ -199,8 +173,8 @@ def _names(
             for separator in ("\t", delimiter, None):
                 names = match["names"].split(separator)
                 if len(names) == len(first):
-                    return _unique(names)
-    return _unique([name.strip().strip('"') for name in first]) if has_header else None
+                    return unique_names(names)
+    return unique_names([name.strip().strip('"') for name in first]) if has_header else None
 
 
 def _is_header(first: Sequence[str], rows: Sequence[list[str]]) -> bool:
@@ -265,7 +239,7 @@ def _columns(table: Sequence[list[str]], names: Sequence[str] | None) -> list[Co
         bare = [value[1:-1] for value in values] if wrap else [*values]
         bare, unit = (bare, "") if wrap else _without_unit(bare)
         columns.append(Column(names[number] if names else "", bare, wrap, unit=unit))
-    return columns if names else _guessed(columns)
+    return columns if names else guess_names(columns)
 
 
 def _without_unit(values: Sequence[str]) -> tuple[list[str], str]:
@@ -275,69 +249,6 @@ def _without_unit(values: Sequence[str]) -> tuple[list[str], str]:
     if len(units) != 1 or not (unit := units.pop()):
         return [*values], ""
     return [value.removesuffix(unit) for value in values], unit
-
-
-def _guessed(columns: Sequence[Column]) -> list[Column]:
-    # Names of columns without a header, from what is in them.
-    taken: set[str] = set()
-    named: list[Column] = []
-    for number, column in enumerate(columns, 1):
-        name = _guess(column, taken, [of.name for of in named], is_last=number == len(columns))
-        name = name if name and name not in taken else f"column_{number}"
-        taken.add(name)
-        named.append(column._replace(name=name))
-    return named
-
-
-def _guess(column: Column, taken: set[str], before: Sequence[str], *, is_last: bool) -> str:
-    values = column.values
-    if all(is_level(value) for value in values):
-        return "level"
-    if "level" not in taken and not column.wrap and are_level_letters(values):
-        return "level"
-    quoted = column.wrap == '"' and set(values) != {"-"}
-    if quoted and all(REQUEST.fullmatch(value) for value in values):
-        return "request"
-    codes = all(re.fullmatch(r"[1-5]\d\d", value) for value in values)
-    if codes and "request" in taken and "status" not in taken:
-        return "status"
-    if before and before[-1] == "status" and infer_text_type(values) == "long":
-        return "bytes"
-    if all(_ADDRESS.fullmatch(value) for value in values) and set(values) != {"-"}:
-        return "client"
-    if quoted and all(_AGENT.fullmatch(value) for value in values):
-        return "agent"
-    if is_last and not column.wrap and 10 * sum(" " in value for value in values) > 3 * len(values):
-        return MESSAGE
-    return _guess_origin(column, taken, before, is_last=is_last)
-
-
-def _guess_origin(column: Column, taken: set[str], before: Sequence[str], *, is_last: bool) -> str:
-    # The host or the part of a program that wrote the line.
-    values = column.values
-    if all(_ORIGIN.fullmatch(value) for value in values) and 2 * len(set(values)) <= len(values):
-        return "logger"
-    if "host" not in taken and column.wrap != "[" and is_constant_host(values):
-        return "host"
-    if not column.wrap and "host" not in taken and are_machines(values):
-        return "host"
-    if not column.wrap and len(before) < 3 and "host" not in taken and are_hosts(values):
-        return "host"
-    if "level" in taken and all(_CLASS.fullmatch(value) for value in values) and not is_last:
-        return "component" if 1 < len(set(values)) <= max(0.1 * len(values), 3) else ""
-    names = not column.wrap and all(_COMPONENT.fullmatch(value) for value in values)
-    return "component" if names and 1 < len(set(values)) <= 0.1 * len(values) else ""
-
-
-def _unique(names: Sequence[str]) -> list[str]:
-    found: list[str] = []
-    for number, name in enumerate(names, 1):
-        plain = re.sub(r"\W+", "_", name.strip(), flags=re.ASCII).strip("_") or f"column_{number}"
-        plain = plain if FIELD_NAME.fullmatch(plain) else f"column_{plain}"
-        if plain in ENVELOPE_NAMES and plain != "host":
-            plain = f"log_{plain}"
-        found.append(f"{plain}_{number}" if plain in found else plain)
-    return found
 
 
 class _Time(NamedTuple):
@@ -457,4 +368,4 @@ def _cell(column: Column, time: _Time | None, delimiter: str, *, is_padded: bool
 
 
 def _in_class(delimiter: str) -> str:
-    return r"\t" if delimiter == "\t" else delimiter
+    return quote_pattern(delimiter) if delimiter in "\t\x01\x1f^" else delimiter

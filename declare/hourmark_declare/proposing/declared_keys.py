@@ -77,7 +77,9 @@ def host_path(rows: Sequence[Mapping[str, Any]], paths: Mapping[str, Path]) -> s
         The name; None if less than 90% of the rows have such a text.
     """
     columns = {
-        ".".join(path): [row[name] for row in rows if name in row] for name, path in paths.items()
+        ".".join(path): [row[name] for row in rows if name in row]
+        for name, path in paths.items()
+        if len(path) > 1
     }
     key = choose_host_key(columns, len(rows), is_exact=True)
     return next((name for name, path in paths.items() if ".".join(path) == key), None)

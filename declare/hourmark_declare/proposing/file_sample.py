@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from hourmark.errors import UsageError
+from hourmark_delivery_service.parsing.syslog.rfc5424 import BOM
 
 LINES_MAX: Final = 1000  # lines at either end
 _BYTES_MAX: Final = 1 << 20  # read at either end
@@ -38,6 +39,13 @@ class FileSample(NamedTuple):
     @property
     def lines(self) -> list[bytes]:
         return [*self.head, *self.tail]
+
+    @property
+    def without_mark(self) -> FileSample:
+        """Return the sample without a byte order mark at its start; itself if there is none."""
+        if not self.head or not self.head[0].startswith(BOM):
+            return self
+        return self._replace(head=[self.head[0].removeprefix(BOM), *self.head[1:]])
 
     @property
     def is_whole(self) -> bool:

@@ -25,7 +25,9 @@ _CONSTANT: Final = re.compile(
 )
 _NO_HOST: Final = re.compile(
     r"(?i)(?:utf|sha|aes|iso|md|tls|tlsv|ssl|http|rc|rsa|v|ipv|thread|pool|worker|queue|level|type|"
-    r"exec|task|session|shard|job|step|stage|phase|disk|cpu|gpu|eth|lo|tty|pts|wlan|ens|x|p|t|id)"
+    r"exec|task|session|shard|job|step|stage|phase|disk|cpu|gpu|eth|lo|tty|pts|wlan|ens|x|p|t|id|kid|child|slot|unit|vcpu|core|lane|chan|channel|stream|conn|"
+    r"client|user|item|test|run|batch|block|blk|seq|msg|evt|event|req|request|tx|txn|vlan|bridge|br|"
+    r"veth|tun|tap|bond|nvme|md|loop|port|seg|segment|part|partition|replica)"
     r"[-_.]?\d.*"
 )
 _MACHINE: Final = re.compile(

@@ -29,7 +29,19 @@ from hourmark_declare.proposing.value_types import NUMBER_PATTERNS, infer_text_t
 from hourmark_declare.proposing.vocabulary import are_levels
 
 _NAME: Final = re.compile(r"[A-Za-z][\w-]{2,}")  # of a program, the same in all records
-_KEYS: Final = frozenset(("level", "severity", "pid", "tid", "thread", "user", "node", "system"))
+_KEYS: Final = frozenset(  # constants that are no names of programs
+    (
+        *("mon", "tue", "wed", "thu", "fri", "sat", "sun"),
+        "level",
+        "severity",
+        "pid",
+        "tid",
+        "thread",
+        "user",
+        "node",
+        "system",
+    )
+)
 _PARTS_MAX: Final = 40
 _OF_TEXTS: Final = ("component", "logger", "program", "context", "thread", "word", "label", "text")
 _GROUP: Final = re.compile(r"\(\?P<\{(\d)\}>")  # where the name of a field is filled in
@@ -217,11 +229,11 @@ class _Inference:
             self._has_empty |= "" in values and self._state.types[name] in NUMBER_PATTERNS
         return name
 
-    def _is_program(self, values: Sequence[str]) -> bool:
-        # Whether the same name in all records is before the time, or before the level.
+    @staticmethod
+    def _is_program(values: Sequence[str]) -> bool:
+        # Whether the same name is in all records.
         is_constant = len(set(values)) == 1 < len(values) and _NAME.fullmatch(values[0])
-        is_before = not self._state.time_read or "level" not in self._names
-        return bool(is_constant) and is_before and values[0].lower() not in _KEYS
+        return bool(is_constant) and values[0].lower() not in _KEYS
 
     def _corrected(self, name: str, values: Sequence[str]) -> str:
         # Levels and numbers have no other name, and no text has theirs.

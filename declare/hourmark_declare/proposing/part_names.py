@@ -15,10 +15,10 @@ from typing import Final, NamedTuple
 from hourmark_declare.proposing.hosts import are_hosts
 from hourmark_declare.proposing.part_search import MOST
 from hourmark_declare.proposing.value_types import infer_text_type
-from hourmark_declare.proposing.vocabulary import quote_pattern
+from hourmark_declare.proposing.vocabulary import TIME_UNITS, quote_pattern
 
 _DOTTED: Final = re.compile(
-    r"(?:[A-Za-z_$][\w$<>-]*|__\w+)(?:(?:[.:/$]|::)+[\w$<>*-]+)+(?:[/#:(]\S*)?"
+    r"(?:[A-Za-z_$][\w$<>-]*|__\w+)(?:(?:[.:/$]|::)+[A-Za-z_$<*][\w$<>*-]*)+(?:[/#:(]\S*)?"
 )
 _THREADS: Final = re.compile(
     r"(?i)main|thread|exec|worker|pool|nio|executor|scheduler|dispatcher|^qtp|^Timer-\d"
@@ -71,7 +71,7 @@ def split_ids(values: Sequence[str]) -> NameParts | None:
     values = padded
     found = [match for value in values if (match := _WITH_IDS.fullmatch(value)) is not None]
     forms = {(match["open"], match["close"]) for match in found if match["open"] is not None}
-    if not values or _are_positions(values):
+    if not values or are_positions(values):
         return None
     if len(found) == len(values) and len(forms) == 1:
         return _of_ids(found, *forms.pop(), is_padded=is_padded)
@@ -130,7 +130,7 @@ def bracket_name(values: Sequence[str]) -> str:
     of_type = infer_text_type(values)
     if of_type in ("long", "double"):
         return "pid" if of_type == "long" and are_ids(values) else "number"
-    if _are_positions(values):
+    if are_positions(values):
         return "caller"
     if sum(bool(_THREADS.search(value)) for value in values) >= 0.3 * len(values):
         is_logger = all("." in value and "dispatcher" not in value for value in values)
@@ -169,13 +169,20 @@ def word_name(values: Sequence[str], *, is_behind: bool) -> str:
         return "word"
     if "-" in values:
         return "label"
-    if _are_positions(values):
+    if are_positions(values):
         return "caller"
+    if is_behind and 2 * sum(bool(_THREADS.match(value)) for value in values) > len(values):
+        return "thread"
     if dotted:
         return "program" if all(value.endswith(".exe") for value in values) else "logger"
     return "component"
 
 
-def _are_positions(values: Sequence[str]) -> bool:
-    # Positions in source code, such as `main.go:12`.
+def are_positions(values: Sequence[str]) -> bool:
+    """Return whether most values are positions in source code, such as `main.go:12`."""
     return sum(_POSITION.fullmatch(of) is not None for of in values) >= MOST * max(len(values), 1)
+
+
+def quantity_name(unit: str) -> str:
+    """Return the proposed field name for numbers with a unit: `duration` or `number`."""
+    return "duration" if unit in TIME_UNITS else "number"

@@ -24,7 +24,9 @@ from hourmark_declare.proposing.vocabulary import names_time, time_key_rank
 from hourmark_delivery_service.parsing.forms import move_declared_keys
 from hourmark_delivery_service.parsing.syslog.forms import parse_syslog_forms
 
-_PAIR: Final = re.compile(r'(?<!\S)(?P<key>[\w.@/\[\]#$+-]+)=(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^\s"]*))')
+_PAIR: Final = re.compile(
+    r'(?<!\S)(?P<key>[\w.@/\[\]#$+-]+)=(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^\s"]*))'
+)
 _MORE: Final = "more"
 _MOST: Final = 0.9
 _COERCED_MIN: Final = 10  # values, of which two differ, for a number in quotes to be one
@@ -91,10 +93,10 @@ def logfmt_candidates(sample: FileSample) -> Iterator[Candidate]:
         sample: First and last lines of a log file.
 
     Yields:
-        One candidate format; nothing if no line contains at least two key-value pairs.
+        One candidate format; nothing if at most half of the lines consist of key-value pairs.
     """
     rows = [row for line in sample.lines if len(row := _pairs(line.decode(errors="replace"))) > 1]
-    if not rows:
+    if 2 * len(rows) <= sum(bool(line.strip()) for line in sample.lines):
         return
     time = detect_time_settings(rows, sample.written_ms)
     host = _host_key(rows)
@@ -221,6 +223,7 @@ def _nested(sample: FileSample) -> Iterator[Candidate]:
         "time": "observed",
         "field": MESSAGE,
     }
+    line |= {"host_field": "host"} if found.has_host else {}
     fields = [optional_field(name, of) for name, of in found.types.items()]
     yield Candidate(
         form="JSON lines with the time within an object",

@@ -56,6 +56,7 @@ _DATES: Final[Sequence[tuple[str, tuple[str, ...]]]] = (
     (rf"{_DAY_NAME} {_MONTH} [ \d]\d", ("%a %b %e",)),
     (rf"{_MONTH} [ \d]\d", ("%b %e",)),
     (rf"{_MONTH} \d", ("%b %e",)),
+    (rf"{_MONTH}\d\d", ("%b%d",)),
     (rf"\d{{1,2}} {_MONTH}", ("%d %b",)),
     (rf"\d{{1,2}}-{_MONTH}", ("%d-%b",)),
     (r"\d\d-\d\d", ("%m-%d", "%d-%m")),
@@ -85,6 +86,7 @@ _CLOCKS: Final = {  # pattern in a type file, and format
     r"\d\d-\d\d-\d\d": "%H-%M-%S",
     r"\d{6}": "%H%M%S",
 }
+_ENCLOSED: Final = re.compile(r"\[[^\[\]]*\]|\([^()]*\)|\"[^\"]*\"")  # counts as one word
 _RFC3339: Final = "%Y-%m-%dT%H:%M:%S%z"
 RFC3339_PATTERN: Final = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)"
 _BEFORE: Final = r"(?<![\d.:/-])"  # what precedes a date; a letter may
@@ -144,7 +146,7 @@ _CLOCK_FIRST: Final = re.compile(
     r"(?P<date>\d\d/\d\d/\d{4}|\d\d-\d\d-\d{4}|\d\d\.\d\d\.\d{4}|\d{4}-\d\d-\d\d)\b"
 )
 _CLOCK_ALONE: Final = re.compile(
-    r"(?<![\w.:/-])(?P<clock>\d\d:\d\d:\d\d)(?P<fraction>[.,]\d{1,9})?(?!\w|:\d)"
+    r"(?<![\w.:/-])(?P<clock>\d\d:\d\d:\d\d)(?P<fraction>[.,]\d{1,9}|:\d{3})?(?!\w|:\d)"
 )
 _UNIX_TIMES: Final = [
     (re.compile(rf"(?<![\w.:/+-]){pattern}(?![\w./-])"), pattern, form) for pattern, form in _UNIX
@@ -315,13 +317,14 @@ def find_common_timestamp(lines: Sequence[bytes]) -> CommonTimestamp | None:
     texts = [line.decode("latin-1") for line in lines]
     for index, text in enumerate(texts):
         for one in find_timestamps(text):
-            words = len(text[: one.start].split())
+            words = len(_ENCLOSED.sub("x", text[: one.start]).split())
             place = places.setdefault((_without_fraction(one.form.format), words), _Place({}, {}))
             if index not in place.spans:
                 place.spans[index] = one.start, one.end
                 place.forms[one.form] = place.forms.get(one.form, 0) + 1
     if not places:
         return None
+    places |= _merged(places, written)
     most = max(len(place.spans) for place in places.values())
 
     def rank(place: _Place) -> tuple[bool, bool, bool, float, int]:
@@ -341,6 +344,25 @@ def find_common_timestamp(lines: Sequence[bytes]) -> CommonTimestamp | None:
     if len(spans) < _RECORDS_BELOW * written:
         spans = _record_starts(texts, spans)
     return CommonTimestamp(place.common_form(), len(spans) / max(written, 1), spans)
+
+
+def _merged(places: dict[tuple[str, int], _Place], written: int) -> dict[tuple[str, int], _Place]:
+    # Places of one format behind a differing number of words, if only together all lines have one.
+    merged: dict[tuple[str, int], _Place] = {}
+    for form in {form for form, _ in places}:
+        same = [place for (of, _), place in sorted(places.items()) if of == form]
+        lines = {index for place in same for index in place.spans}
+        if len(lines) < _RECORDS_BELOW * written or any(
+            len(place.spans) >= _RECORDS_BELOW * len(lines) for place in same
+        ):
+            continue
+        whole = merged[form, -1] = _Place({}, {})
+        for place in same:
+            for index, span in place.spans.items():
+                whole.spans.setdefault(index, span)
+            for one, count in place.forms.items():
+                whole.forms[one] = whole.forms.get(one, 0) + count
+    return {key: _Place(dict(sorted(of.spans.items())), of.forms) for key, of in merged.items()}
 
 
 class _Place(NamedTuple):

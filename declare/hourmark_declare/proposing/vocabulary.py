@@ -155,5 +155,9 @@ def names_time(name: str) -> bool:
 
 
 def quote_pattern(text: str) -> str:
-    r"""Return an RE2 regular expression that matches a text literally. A tab becomes `\t`."""
-    return re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", text).replace("\t", r"\t")
+    r"""Return an RE2 regular expression that matches a text literally.
+
+    A tab becomes `\t`, and other control characters become `\x01` and the like.
+    """
+    quoted = re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", text).replace("\t", r"\t")
+    return re.sub(r"[\x00-\x1f\x7f]", lambda match: f"\\x{ord(match[0]):02x}", quoted)

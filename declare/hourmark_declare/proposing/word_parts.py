@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from hourmark_declare.proposing.hosts import are_hosts
-from hourmark_declare.proposing.part_names import bracket_name, split_ids, word_name
+from hourmark_declare.proposing.part_names import are_positions, bracket_name, split_ids, word_name
 from hourmark_declare.proposing.part_search import (
     DATE_LIKE,
     KEY,
@@ -98,8 +98,9 @@ class WordSearch(PartSearch):
                 continue
             values = [match["x"] for match in found.values()]
             ends = {n: m.end() for n, m in found.items()}
-            if search is _BEFORE_PAREN and len({*values}) == 1 and len(values) > 10:
-                self._state.pending_key = values[0]  # as in `User(ann)`
+            is_constant = len({*values}) == 1 and len(values) > 10
+            if search in (_BEFORE_PAREN, _BEFORE_OPEN) and is_constant:
+                self._state.pending_key = values[0]  # as in `User(ann)` and `SERVER[web-1]`
                 return LinePart(quote_pattern(values[0]), ends, {})
             if (named := split_ids(values)) is not None and vary_little(named.names):
                 name = word_name(named.names, is_behind=self._state.time_read)
@@ -116,7 +117,11 @@ class WordSearch(PartSearch):
                     ends,
                     {"thread": [of[0] for of in pairs], "logger": [of[1] for of in pairs]},
                 )
-            if is_plausible(values):
+            if is_plausible(values) or (
+                search is _COLON_WORD
+                and are_positions(values)
+                and vary_little([re.sub(r":\d+$", "", value) for value in values])
+            ):
                 name = word_name(values, is_behind=self._state.time_read)
                 return LinePart(pattern + suffix, ends, {name: [*values]})
         if self._is_anchored(cursors):
