@@ -289,8 +289,10 @@ def _candidate(
     is_named: bool,
     is_padded: bool,
 ) -> Candidate:
+    host = first_host_key([column.name for column in columns])
+    if host != "host":  # that of a request, for which the event has no field of this name
+        columns = [of._replace(name="log_host") if of.name == "host" else of for of in columns]
     names = [column.name for column in columns]
-    host = first_host_key(names)
     fields = [
         optional_field(column.name, infer_text_type(column.values))
         for column in columns

@@ -31,7 +31,10 @@ from hourmark_declare.proposing.vocabulary import (
 )
 
 _SOME: Final = 0.2  # share from which on a part in brackets is optional
-_QUOTED: Final = re.compile(r'"(?P<x>(?:[^"\\]|\\.)*)"')
+_QUOTED: Final = (  # and the text of their patterns
+    (re.compile(r'"(?P<x>(?:[^"\\]|\\.)*)"'), r'(?:[^"\\]|\\.)*', '"'),
+    (re.compile(r"'(?P<x>[^'\n]*)'(?=[\s,;|>\])]|$)"), r"[^'\n]*", "'"),
+)
 _BRACKETED: Final = {
     "[": (re.compile(r"\[(?P<x>[^\[\]]*)\]"), r"\[", r"\]", r"[^\[\]]"),
     "(": (re.compile(r"\((?P<x>[^()]*)\)"), r"\(", r"\)", "[^()]"),
@@ -46,24 +49,19 @@ class EnclosedSearch(PartSearch):
     """Searches for texts in quotes or brackets at the current positions of all log records."""
 
     def find_quoted(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        """Return a text in double quotes, as one field or with the numbers in it."""
-        found = self._matching(cursors, _QUOTED)
-        if not self._enough(found):
-            return None
-        values = [match["x"] for match in found.values()]
-        name = "request" if all(REQUEST.fullmatch(value) for value in values) else "text"
-        if name == "text" and (inner := _counted(values)) is not None:
-            pattern, groups = inner
-            return LinePart(
-                f'"(?P<{{0}}>{pattern})"',
-                {n: match.end() for n, match in found.items()},
-                {name: [*values], **groups},
-            )
-        return LinePart(
-            r'"(?P<{0}>(?:[^"\\]|\\.)*)"',
-            {n: match.end() for n, match in found.items()},
-            {name: values},
-        )
+        """Return a text in quotes, as one field or with the numbers in it."""
+        for search, inside, quote in _QUOTED:
+            found = self._matching(cursors, search)
+            if not self._enough(found):
+                continue
+            ends = {n: match.end() for n, match in found.items()}
+            values = [match["x"] for match in found.values()]
+            name = "request" if all(REQUEST.fullmatch(value) for value in values) else "text"
+            if name == "text" and quote == '"' and (inner := _counted(values)) is not None:
+                pattern, groups = inner
+                return LinePart(f'"(?P<{{0}}>{pattern})"', ends, {name: [*values], **groups})
+            return LinePart(f"{quote}(?P<{{0}}>{inside}){quote}", ends, {name: [*values]})
+        return None
 
     def find_bracketed(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         """Return a text in brackets, or the bracket that is open at a timestamp."""

@@ -164,7 +164,7 @@ def timestamped_candidates(sample: FileSample) -> Iterator[Candidate]:
         return
     texts = [line.decode(errors="replace").removesuffix("\r") for line in lines]
     spans = _decoded_spans(lines, found)
-    opening = _opening_line(texts, spans)
+    ahead, opening = _opening_line(texts, spans)
     stamps = [texts[index][start:end] for index, (start, end) in spans.items()]
     choice = choose_order(found.form, stamps, sample.written_ms)
     zones = ["", *zone_of_abbreviation(stamps)] if choice.format.endswith("%Z") else [""]
@@ -172,7 +172,7 @@ def timestamped_candidates(sample: FileSample) -> Iterator[Candidate]:
         zones = ["UTC"]
     for zone in zones:
         if found.share >= _STAMPED_MIN and _has_records(lines, found):
-            template = _records_template(texts, spans, choice, opening)
+            template = _records_template(texts, spans, choice, ahead, opening)
             if template is not None and not re.search(r"\.\{0,120\}\?", template.start):
                 yield _timestamped(sample, found, choice, template, zone, records=True)
         if (template := _lines_template(texts, spans, choice)) is not None:
@@ -263,31 +263,38 @@ def _lines_template(
     return infer_template(chosen, [*spans.values()], choice.pattern, multiline=False)
 
 
-def _opening_line(texts: Sequence[str], spans: dict[int, tuple[int, int]]) -> str:
-    # What the lines before those with a time begin with, if no other lines do; otherwise nothing.
-    before = [texts[index - 1] for index in spans if index > 0 and index - 1 not in spans]
-    if len(before) < _MOST * len(spans) or len(before) < 3:
-        return ""
+def _opening_line(texts: Sequence[str], spans: dict[int, tuple[int, int]]) -> tuple[int, str]:
+    # How many lines before those with a time begin the records, and what only these begin with.
+    ahead = min(spans)
+    before = [texts[index - ahead] for index in spans if index >= ahead]
+    if not 1 <= ahead <= 3 or len(before) < 3:
+        return 0, ""
     same = itertools.takewhile(
         lambda pair: pair[0] == pair[1], zip(min(before), max(before), strict=False)
     )
-    prefix = "".join(letter for letter, _ in same)
+    prefix = re.sub(r"\w+$", "", "".join(letter for letter, _ in same))
     others = sum(text.startswith(prefix) for text in texts) - len(before)
-    return prefix if len(prefix) >= 3 and others <= 1 and not prefix.isspace() else ""
+    is_usable = len(prefix) >= 3 and others <= 1 and not prefix.isspace()
+    return (ahead, prefix) if is_usable else (0, "")
 
 
 def _records_template(
-    texts: Sequence[str], spans: dict[int, tuple[int, int]], choice: TimeChoice, opening: str
+    texts: Sequence[str],
+    spans: dict[int, tuple[int, int]],
+    choice: TimeChoice,
+    ahead: int,
+    opening: str,
 ) -> Template | None:
     if not opening:
         starts = [*spans, len(texts)]
         records = ["\n".join(texts[at:behind]) for at, behind in itertools.pairwise(starts)]
         return infer_template(records, [*spans.values()], choice.pattern, multiline=True)
-    starts = [index - 1 for index in spans if index and texts[index - 1].startswith(opening)]
-    moved = [len(texts[at]) + 1 for at in starts]
-    times = [
-        (spans[at + 1][0] + by, spans[at + 1][1] + by) for at, by in zip(starts, moved, strict=True)
-    ]
+    starts = [at for index in spans if texts[at := index - ahead].startswith(opening)]
+    times = []
+    for at in starts:
+        moved = sum(len(text) + 1 for text in texts[at : at + ahead])
+        start, end = spans[at + ahead]
+        times.append((start + moved, end + moved))
     records = [
         "\n".join(texts[at:behind]) for at, behind in itertools.pairwise([*starts, len(texts)])
     ]

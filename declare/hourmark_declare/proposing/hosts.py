@@ -43,6 +43,7 @@ _HOST_SHAPE: Final = re.compile(
     r"|[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.(?:com|net|org|local|internal|lan|edu|gov|io|corp)"
     r"|localhost"
 )
+_OF_REQUESTS: Final = frozenset(("method", "request", "request_method", "uri", "url", "path"))
 _MOST: Final = 0.9
 
 
@@ -64,7 +65,13 @@ def host_rank(name: str) -> int | None:
 
 
 def first_host_key(names: Iterable[str]) -> str | None:
-    """Return the name that most likely indicates the host; None if no name does."""
+    """Return the name that most likely indicates the host; None if no name does.
+
+    If there are names of a request, such as `method`, then `host` is that of the request.
+    """
+    names = [*names]
+    if {name.lower() for name in names} & _OF_REQUESTS:
+        names = [name for name in names if name.lower() not in ("host", "server_name")]
     ranked = [
         (rank, number, name)
         for number, name in enumerate(names)
@@ -87,7 +94,7 @@ def choose_host_key(
         The likeliest key; None if there is none. At least 90% of the lines must have it, and all of
         its values must be texts of 1 to 255 characters, apart from `-`.
     """
-    usable = [
+    usable = {
         key
         for key, values in columns.items()
         if (rank := host_rank(key)) is not None
@@ -95,8 +102,9 @@ def choose_host_key(
         and len(values) >= _MOST * rows
         and all(isinstance(value, str) and 0 < len(value) <= 255 for value in values)
         and any(value != "-" and not value.isdigit() for value in values)
-    ]
-    return first_host_key(usable)
+    }
+    others = (key for key in columns if host_rank(key) is None)
+    return first_host_key([*(key for key in columns if key in usable), *others])
 
 
 def is_constant_host(values: Sequence[str]) -> bool:

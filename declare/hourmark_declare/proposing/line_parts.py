@@ -89,7 +89,7 @@ class PartRecognizer(PartSearch):
         for recognize in (
             self._time,
             self._space,
-            self._closing_quote,
+            self._quote_at_time,
             self._keys.find_delimited_value,
             self._level,
             self._channel_level,
@@ -137,16 +137,20 @@ class PartRecognizer(PartSearch):
             return LinePart(f"{space}*", ends, {}, is_optional=True)
         return None
 
-    def _closing_quote(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        # The quote behind a time that is in quotes, which begins no other quoted text.
-        ends = {
-            n: of.at + 1
-            for n, of in enumerate(cursors)
-            if of.time
-            and of.at == of.time[1]
-            and of.rest[:1] == '"' == of.text[of.time[0] - 1 : of.time[0]]
-        }
-        return LinePart('"', ends, {}) if self._enough(ends) else None
+    def _quote_at_time(self, cursors: Sequence[LineCursor]) -> LinePart | None:
+        # A quote directly before the time, or behind it, which begins no other quoted text.
+        for quote in ('"', "'"):
+            ends = {
+                n: of.at + 1
+                for n, of in enumerate(cursors)
+                if of.time
+                and of.rest.startswith(quote)
+                and of.text[of.time[0] - 1 : of.time[0]] == quote
+                and of.at in (of.time[0] - 1, of.time[1])
+            }
+            if self._enough(ends):
+                return LinePart(quote, ends, {})
+        return None
 
     def _level(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         if "level" in self._state.types:

@@ -59,7 +59,7 @@ def infer_shape(texts: Sequence[str], taken: set[str]) -> MessageShape | None:
     """Infer the words that messages have in common, and the numbers between them.
 
     Args:
-        texts: Messages of a log file, one line each.
+        texts: Messages of a log file, or parts of them.
         taken: Names that the numbers cannot have.
 
     Returns:
@@ -67,16 +67,17 @@ def infer_shape(texts: Sequence[str], taken: set[str]) -> MessageShape | None:
         and numbers at the same positions.
     """
     words = [_WORD.findall(text) for text in texts]
+    space = r"\s" if any("\n" in text for text in texts) else r"[ \t]"
     if len(words) < _FEW:
         return None
     (length, count), *_ = collections.Counter(map(len, words)).most_common(1)
     if count >= _MOST * len(words) and length > 0:
         same = [of for of in words if len(of) == length]
         columns = [_column(column) for column in zip(*same, strict=True)]
-        return _rendered(columns, [], taken)
+        return _rendered(columns, [], taken, space=space)
     first = _common(words)
     last = _common([of[len(first) :][::-1] for of in words])[::-1]
-    return _rendered(first, last, taken, open_ended=True)
+    return _rendered(first, last, taken, space=space, open_ended=True)
 
 
 def _common(words: Sequence[Sequence[str]]) -> list[_Column]:
@@ -104,7 +105,12 @@ def _column(words: Sequence[str]) -> _Column:
 
 
 def _rendered(
-    first: Sequence[_Column], last: Sequence[_Column], taken: set[str], *, open_ended: bool = False
+    first: Sequence[_Column],
+    last: Sequence[_Column],
+    taken: set[str],
+    *,
+    space: str,
+    open_ended: bool = False,
 ) -> MessageShape | None:
     names = _Names(taken)
     parts = _patterns(first, names)
@@ -112,8 +118,9 @@ def _rendered(
         parts = [*parts, ".*"] if not last else [*parts, ".*", *_patterns(last, names)]
     if not {*names.types.values()} & {*NUMBER_PATTERNS}:
         return None
-    text = r"[ \t]+".join(parts).replace(r"[ \t]+.*", ".*").replace(r".*[ \t]+", ".*")
-    return MessageShape(rf"[ \t]*{text}[ \t]*", names.types)
+    text = f"{space}+".join(parts)
+    text = text.replace(f"{space}+.*", ".*").replace(f".*{space}+", ".*")
+    return MessageShape(f"{space}*{text}{space}*", names.types)
 
 
 class _Names:

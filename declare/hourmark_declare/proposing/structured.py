@@ -32,7 +32,6 @@ _MOST: Final = 0.9
 _COERCED_MIN: Final = 10  # values, of which two differ, for a number in quotes to be one
 _OBSERVED: Final = ("time", "observed")
 _HEADER_FIELDS: Final = ("program", "pid")
-_OF_REQUESTS: Final = frozenset(("method", "request", "request_method", "uri", "url", "path"))
 
 
 def json_line_candidates(sample: FileSample) -> Iterator[Candidate]:
@@ -246,12 +245,10 @@ def _joined_objects(lines: Sequence[bytes]) -> list[bytes]:
 
 
 def _host_key(rows: Sequence[Mapping[str, Any]]) -> str | None:
-    # The key that contains the host; of a log of requests, `host` is that of the request.
     columns = collections.defaultdict[str, list[Any]](list)
     for row in rows:
         for key, value in row.items():
-            if not (key.lower() in ("host", "server_name") and _OF_REQUESTS & row.keys()):
-                columns[key].append(value)
+            columns[key].append(value)
     return choose_host_key(columns, len(rows))
 
 

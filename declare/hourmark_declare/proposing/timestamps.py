@@ -89,7 +89,7 @@ _CLOCKS: Final = {  # pattern in a type file, and format
 _ENCLOSED: Final = re.compile(r"\[[^\[\]]*\]|\([^()]*\)|\"[^\"]*\"")  # counts as one word
 _RFC3339: Final = "%Y-%m-%dT%H:%M:%S%z"
 RFC3339_PATTERN: Final = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)"
-_BEFORE: Final = r"(?<![\d.:/-])"  # what precedes a date; a letter may
+_BEFORE: Final = r"(?<![\d./-])(?<!\d:)"  # what precedes a date; a letter may
 
 
 class TimestampFormat(NamedTuple):
