@@ -45,7 +45,10 @@ _CONTINUATION: Final = re.compile(
     rb"[ \t]+\S|Traceback \(|Caused by: |\w+(?:\.\w+)*(?:Error|Exception)\b"
 )
 _STAMPED_MIN: Final = 0.02  # a smaller share of lines with one does not begin records
-_NO_HOST: Final = re.compile(rf"(?i:{LEVELS})|stdout|stderr|\d+|[A-Z]|[^A-Za-z0-9_].*|.*[=\])]")
+_NO_HOST: Final = re.compile(
+    rf"(?i:{LEVELS})|stdout|stderr|\d+(?:\.\d+)?[a-z]{{0,2}}|[A-Z]|[^A-Za-z0-9_].*|.*[=\])]"
+)
+_IS_LEVEL: Final = re.compile(r"(?i:trace|debug|info|notice|warn|warning|error|critical|fatal)")
 _BSD_TIME: Final = re.compile(rb"(?:<\d{1,3}>)?[A-Z][a-z]{2} [ \d]\d (?:\d{4} )?\d\d:\d\d:\d\d")
 _LEVEL_FIRST: Final = re.compile(
     rf"\s*[\[<(]?(?i:{LEVELS})(?:[\])>:|]|\s+-|\s+\S+\[\d+\]:)".encode()
@@ -82,6 +85,9 @@ def _is_syslog(line: bytes) -> bool:
     header = parts.header
     host = (header.host or b"").decode("latin-1")
     if host and host != "-" and _NO_HOST.fullmatch(host):
+        return False
+    program = (header.program or b"").decode("latin-1")
+    if not line.startswith(b"<") and header.pid is None and _IS_LEVEL.fullmatch(program):
         return False
     if line.startswith(b"<") or _BSD_TIME.match(line):
         return True

@@ -40,7 +40,7 @@ from hourmark_declare.proposing.word_parts import WordSearch
 
 _PUNCTUATION: Final = frozenset("|,;:-#*/=@>~&+]})!")
 _NUMBER: Final = re.compile(
-    r"(?:(?P<x>[+-]?\d+(?:\.\d+(?:[eE][+-]?\d+)?)?)|-)(?=[\s,;|:#\[\])/]|$)"
+    r"(?:(?P<x>[+-]?\d+(?:\.\d+(?:[eE][+-]?\d+)?)?)|-)(?=[\s,;|:#\[\]()/]|$)"
 )
 _ADDRESS: Final = re.compile(
     r"(?P<x>\d{1,3}(?:\.\d{1,3}){3})(?::(?P<port>\d{1,5}))?(?=[\s,;|:#\])-]|$)"

@@ -71,8 +71,11 @@ def message_pattern(
             **types,
         }
     keyed = _keyed_pattern(rests, taken, multiline=multiline)
+    if multiline and not keyed[1]:
+        shape = infer_shape([rest.partition("\n")[0] for rest in rests], taken)
     if shape is not None and len(shape.types) > len(keyed[1]):
-        return f"(?P<{MESSAGE}>{shape.pattern}|.*)", shape.types
+        further = r"(?:\n.*)?" if multiline else ""
+        return f"(?P<{MESSAGE}>{shape.pattern}{further}|.*)", shape.types
     return keyed
 
 

@@ -273,6 +273,8 @@ def _numbers_in_quotes(rows: Sequence[Mapping[str, Any]], excluded: set[str]) ->
 
 def _pairs(line: str) -> dict[str, str]:
     found = [*_PAIR.finditer(line)]
+    if 2 * sum((of["plain"] or "").endswith((",", ";")) for of in found) > len(found):
+        return {}  # pairs of another form, as Postfix writes them
     covered = sum(match.end() - match.start() for match in found)
     return (
         {match["key"]: match["quoted"] or match["plain"] or "" for match in found}

@@ -53,7 +53,7 @@ _BEFORE_ARROW: Final = re.compile(r"(?P<x>[^\s\[\]\"<>]+?)->")
 _WORD_UP_TO: Final = {
     "]": re.compile(r"(?P<x>[^\s\[\]]+)(?=\])"),
     ")": re.compile(r"(?P<x>[^\s()]+)(?=\))"),
-    ",": re.compile(r"(?P<x>[^\s,]+)(?=,)"),
+    ",": re.compile(r"(?P<x>[^\s,;]+)(?=[,;])"),
 }
 _LEVEL: Final = f"(?:{LEVEL_FORMS[0][0]}|{LEVEL_FORMS[1][0].replace('<level>', '<l2>')})"
 _THREAD_AND_LOGGER: Final = re.compile(r"\S+(?: \S+)?[ \t]+[A-Za-z_][\w$-]*(?:(?:\.|::)[\w$-]+)+")
@@ -179,18 +179,18 @@ class WordSearch(PartSearch):
         return LinePart(r"(?P<{0}>[A-Za-z_][\w.-]*):", ends, {name: [*values]})
 
     def find_between_commas(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        """Return a word between commas, as in `INFO, sw-1, started`."""
+        """Return a word between commas or semicolons, as in `INFO, sw-1, started`."""
         found = {
             n: match
             for n, match in self._matching(cursors, _WORD_UP_TO[","]).items()
-            if cursors[n].text[: cursors[n].at].rstrip().endswith(",")
+            if cursors[n].text[: cursors[n].at].rstrip().endswith((",", ";"))
         }
         values = [match["x"] for match in found.values()]
         if not self._enough(found) or not vary_little(values):
             return None
         ends = {n: match.end() for n, match in found.items()}
         name = word_name(values, is_behind=self._state.time_read)
-        return LinePart(r"(?P<{0}>[^\s,]+)", ends, {name: [*values]})
+        return LinePart(r"(?P<{0}>[^\s,;]+)", ends, {name: [*values]})
 
     def find_before_level(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         """Return up to three words before the level, with or without brackets in between."""
