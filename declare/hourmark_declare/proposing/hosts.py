@@ -15,9 +15,9 @@ _NAMES: Final = (
     *("srchostname", "instancename", "localhostname", "originhost", "loghost", "reportinghost"),
     *("sensorname", "sensorhostname", "appliancename", "gatewayname", "vmname", "hostfqdn"),
 )
-_NAMED_HOST: Final = re.compile(r"(?P<whose>[a-z]*?)host(?:name|id|identifier|fqdn)?")
+_NAMED_HOST: Final = re.compile(r"(?P<whose>|[a-z]{2,}?)host(?:name|id|identifier|fqdn)?")
 _OTHERS: Final = re.compile(  # hosts that did not write the line
-    r"cs|sc|client|remote|dest|dst|target|peer|user|request|http|url|uri|proxy|upstream|src|source|v|x|"
+    r"cs|sc|client|remote|dest|dst|target|peer|user|request|http|url|uri|proxy|upstream|src|source|"
     r"virtual|backend|mail|smtp|forwarded|caller|rhost|query|db|database|ghost"
 )
 _CONSTANT: Final = re.compile(

@@ -137,7 +137,7 @@ class _Names:
         return "component"
 
     def add(self, before: str, behind: str, values: Sequence[str]) -> str:
-        unit = re.match(_UNIT, behind)
+        unit = re.match(_UNIT, behind.lstrip())
         if (key := _BEFORE.search(before)) is not None:
             name = key[1]
         elif unit is not None and unit[0] in TIME_UNITS:
