@@ -17,6 +17,7 @@ _ADDRESS: Final = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?|-")
 _ORIGIN: Final = re.compile(
     r"[A-Za-z_][\w$-]*(?:[./:]+[A-Za-z_$][\w$-]*)+(?::\d+)?|[A-Z][A-Za-z]*_\w*"
 )
+_HOSTS_MAX: Final = 10  # more names such as `abc12` are rather those of users or sessions
 _COMPONENT: Final = re.compile(r"[a-z][a-z_]{3,}")
 _CLASS: Final = re.compile(r"[A-Za-z][A-Za-z_-]*")
 _AGENT: Final = re.compile(r"(?:Mozilla|curl|Wget|python|Go-http|kube-probe|ELB-|S3Console)\S*.*|-")
@@ -94,7 +95,9 @@ def _guess_origin(column: Column, taken: set[str], before: Sequence[str], *, is_
         return "host"
     if not column.wrap and "host" not in taken and are_machines(values):
         return "host"
-    if not column.wrap and len(before) < 3 and "host" not in taken and are_hosts(values):
+    is_plain = all(re.fullmatch(r"[A-Za-z]+\d+", value) for value in values)  # or a user: `ann7`
+    is_first = not column.wrap and len(before) < 3 and "host" not in taken
+    if is_first and are_hosts(values) and (len(set(values)) <= _HOSTS_MAX or not is_plain):
         return "host"
     if "level" in taken and all(_CLASS.fullmatch(value) for value in values) and not is_last:
         return "component" if 1 < len(set(values)) <= max(0.1 * len(values), 3) else ""

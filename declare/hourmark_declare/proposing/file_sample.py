@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -97,6 +98,11 @@ def read_sample(path: Path) -> FileSample:
     if not any(first):
         raise UsageError(
             f"{path} has no line yet; name a file that has some, so that their form can be seen"
+        )
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise UsageError(
+            f"{path} is UTF-16, and lines are read as UTF-8; let the program write UTF-8, or convert "
+            f"a sample: iconv -f UTF-16 -t UTF-8 {path}"
         )
     if b"\x00" in head[:4096]:
         raise UsageError(

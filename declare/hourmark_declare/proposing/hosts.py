@@ -18,7 +18,7 @@ _NAMES: Final = (
 _NAMED_HOST: Final = re.compile(r"(?P<whose>|[a-z]{2,}?)host(?:name|id|identifier|fqdn)?")
 _OTHERS: Final = re.compile(  # hosts that did not write the line
     r"cs|sc|client|remote|dest|dst|target|peer|user|request|http|url|uri|proxy|upstream|src|source|"
-    r"virtual|backend|mail|smtp|forwarded|caller|rhost|query|db|database|ghost"
+    r"virtual|backend|mail|smtp|forwarded|caller|query|db|database"
 )
 _CONSTANT: Final = re.compile(
     r"[A-Za-z][A-Za-z0-9]*(?:[-_][A-Za-z0-9]+){0,3}-\d{1,4}(?:\.[A-Za-z0-9-]+)*"

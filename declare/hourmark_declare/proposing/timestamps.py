@@ -67,7 +67,7 @@ _DATES: Final[Sequence[tuple[str, tuple[str, ...]]]] = (
 )
 _CLOCK: Final = r"(?:[01]?\d|2[0-3]):[0-5]?\d:[0-5]?\d"
 _REST: Final = (
-    r"(?P<between>T|::?|\||-|_|\t|,|;|, | at | - | @ |/(?=\d{6}\.|\d\d:\d\d:)|\.(?=\d{6}\b)|(?<=\d{8})(?=\d{6}\b)| time=| {1,3})"
+    r"(?P<between>T|::?|\||-|_|\t|,|;|, | at | - | @ |/(?=\d{6}\.|\d\d:\d\d:)|\.(?=\d{6}\b|\d\d:\d\d:)|(?<=\d{8})(?=\d{6}\b)| time=| {1,3})"
     rf"(?P<clock>{_CLOCK}|\d\d\.\d\d\.\d\d|[0-2]\d-[0-5]\d-[0-5]\d(?![\d-])|[0-2]\d[0-5]\d[0-5]\d(?!\d)|\d\d:\d\d(?![:\d]))"
     r"(?P<fraction>[.,]\d{1,9}|:\d{3}(?!\d))?(?P<half> ?[AaPp][Mm]\b)?"
     r"(?P<zone> ?Z\b| ?[+-]\d\d:?\d\d\b| ?[+-]\d\d(?![\d:.-])|"

@@ -34,7 +34,7 @@ from hourmark_declare.proposing.vocabulary import (
 )
 
 _WORDS_AHEAD: Final = 8
-_LOGGER: Final = re.compile(r"(?P<x>[A-Za-z_$][\w$-]*(?:(?:\.|::?|/|\$)[\w$<>-]+)+)(?=[ \t\x1b])")
+_LOGGER: Final = re.compile(r"(?P<x>[A-Za-z_$][\w$-]*(?:(?:\.|::?|/|\$)[\w$<>-]+)+)(?=[\s\x1b]|$)")
 _COLON_WORD: Final = re.compile(r"(?P<x>[^\s:|\[\]\"']\S*?)[ \t]*:(?:[ \t]+|$)")
 _TIGHT_COLON: Final = re.compile(r"(?P<x>[A-Za-z_][\w.-]*):")
 _BEFORE_BRACKET: Final = re.compile(r"(?P<x>[^\s\[\]]+)\](?=[ \t]|$)")

@@ -336,6 +336,7 @@ def test_nothing_is_written_unasked(tmp_path: Path) -> None:
         (b"\n\n", "no line yet"),
         (b"\x1f\x8b\x08rest", "packed by gzip"),
         (b"a\x00b\n", "NUL"),
+        ("a\n".encode("utf-16"), "UTF-16"),
     ],
 )
 def test_what_has_no_lines_is_refused(tmp_path: Path, content: bytes, said: str) -> None:
