@@ -12,7 +12,7 @@ from hourmark_declare.proposing.file_sample import FileSample, ends_with_cr, tex
 from hourmark_declare.proposing.line_template import Template, infer_template
 from hourmark_declare.proposing.time_formats import TimeChoice, choose_order
 from hourmark_declare.proposing.timestamps import CommonTimestamp, find_common_timestamp
-from hourmark_declare.proposing.value_types import optional_field
+from hourmark_declare.proposing.value_types import optional_field, parse_json_objects
 from hourmark_declare.proposing.vocabulary import LEVELS, quote_pattern
 from hourmark_declare.proposing.zone_names import zone_of_abbreviation
 from hourmark_delivery_service.parsing.syslog.forms import parse_syslog_forms
@@ -163,10 +163,11 @@ def timestamped_candidates(sample: FileSample) -> Iterator[Candidate]:
         sample: First and last lines of a log file.
 
     Yields:
-        Candidate formats, multi-line records first. Nothing if no line has a timestamp.
+        Candidate formats, multi-line records first. Nothing if no line has a timestamp, or most
+        lines are JSON objects.
     """
     lines = sample.lines
-    if (found := find_common_timestamp(lines)) is None:
+    if (found := find_common_timestamp(lines)) is None or _are_objects(lines):
         return
     texts = [line.decode(errors="replace").removesuffix("\r") for line in lines]
     spans = _decoded_spans(lines, found)
@@ -310,6 +311,11 @@ def _records_template(
 
 def _template_fields(template: Template) -> tuple[dict[str, Any], ...]:
     return tuple(optional_field(name, of) for name, of in template.types.items())
+
+
+def _are_objects(lines: Sequence[bytes]) -> bool:
+    written = [line for line in lines if line.strip()][:200]
+    return 2 * len(parse_json_objects(written)) > len(written)
 
 
 def _timestamped(
