@@ -23,13 +23,16 @@ _OTHERS: Final = re.compile(  # hosts that did not write the line
 _CONSTANT: Final = re.compile(
     r"[A-Za-z][A-Za-z0-9]*(?:[-_][A-Za-z0-9]+){0,3}-\d{1,4}(?:\.[A-Za-z0-9-]+)*"
 )
-_NO_HOST: Final = re.compile(
-    r"(?i)(?:utf|sha|aes|iso|md|tls|tlsv|ssl|http|rc|rsa|v|ipv|thread|pool|worker|queue|level|type|"
-    r"exec|task|session|shard|job|step|stage|phase|disk|cpu|gpu|eth|lo|tty|pts|wlan|ens|x|p|t|id|kid|child|slot|unit|vcpu|core|lane|chan|channel|stream|conn|"
-    r"client|user|item|test|run|batch|block|blk|seq|msg|evt|event|req|request|tx|txn|vlan|bridge|br|"
-    r"veth|tun|tap|bond|nvme|md|loop|port|seg|segment|part|partition|replica)"
-    r"[-_.]?\d.*"
+_OTHER_KINDS: Final = (  # what else has a number: `thread-1`, `eth0`, `SHA-256`
+    *("thread", "pool", "worker", "exec", "task", "job", "step", "stage", "phase", "session"),
+    *("queue", "shard", "segment", "seg", "partition", "part", "replica", "block", "blk", "disk"),
+    *("cpu", "vcpu", "gpu", "nvme", "md", "loop", "slot", "unit", "lane", "channel", "chan", "kid"),
+    *("eth", "ens", "lo", "wlan", "vlan", "bridge", "br", "veth", "tun", "tap", "bond", "port"),
+    *("tty", "pts", "stream", "conn", "client", "child", "user", "item", "run", "seq", "msg", "id"),
+    *("event", "evt", "request", "req", "txn", "tx", "level", "type", "utf", "sha", "md", "aes"),
+    *("rsa", "rc", "iso", "tls", "tlsv", "ssl", "http", "ipv", "v", "x", "p", "t"),
 )
+_NO_HOST: Final = re.compile(rf"(?i)(?:{'|'.join(_OTHER_KINDS)})[-_.]?\d.*")
 _MACHINE: Final = re.compile(
     r"(?i)node|host|srv|server|web|db|vm|ip-|compute|rack|gw|router|switch"
 )

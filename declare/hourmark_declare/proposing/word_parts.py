@@ -57,6 +57,7 @@ _WORD_UP_TO: Final = {
 }
 _LEVEL: Final = f"(?:{LEVEL_FORMS[0][0]}|{LEVEL_FORMS[1][0].replace('<level>', '<l2>')})"
 _THREAD_AND_LOGGER: Final = re.compile(r"\S+(?: \S+)?[ \t]+[A-Za-z_][\w$-]*(?:(?:\.|::)[\w$-]+)+")
+_Option = tuple[re.Pattern[str], str, str, Callable[[Sequence[str]], bool]]
 
 
 class WordSearch(PartSearch):
@@ -69,30 +70,7 @@ class WordSearch(PartSearch):
             if self._state.open_brackets
             else None
         )
-        # What is searched, the pattern of the value, what is behind it, and a plausibility check.
-        options: list[tuple[re.Pattern[str], str, str, Callable[[Sequence[str]], bool]]] = [
-            (
-                _DASHED,
-                r"(?P<{0}>[^\s|\[\"](?:[^|\n\[\]]{{0,60}}?[^\s|\[\]])??)",
-                r"[ \t]+[-|:>]+[ \t]+",
-                are_short_names,
-            ),
-            (_COLON_WORD, r"(?P<{0}>[^\s:|\[\]\"']\S*?)", r"[ \t]*:(?:[ \t]+|$)", vary_little),
-            (_PIPED, r"(?P<{0}>[^|\n]{{0,80}}?)", r"[ \t]*\|", are_short),
-        ]
-        if closing is not None:
-            inside = r"[^\s\[\]]" if closing is _WORD_UP_TO["]"] else r"[^\s()]"
-            options.insert(0, (closing, f"(?P<{{0}}>{inside}+)", "", are_short))
-        if self._state.time_read or not self._state.has_time:
-            options += [
-                (_BEFORE_BRACKET, r"(?P<{0}>[^\s\[\]]+)", r"\]", vary_little),
-                (_BEFORE_PAREN, r"(?P<{0}>[A-Za-z][\w.-]*)", "", vary_little),
-                (_BEFORE_OPEN, r"(?P<{0}>[A-Za-z][\w.-]*)", "", vary_little),
-                (_BEFORE_ARROW, r"(?P<{0}>[^\s\[\]\"]+?)", "->", vary_little),
-                (_PADDED, r"(?P<{0}>[^\s|\[\]\"\x1b]+)", "", vary_little),
-                (_LOGGER, r"(?P<{0}>[^\s|\[\]\"\x1b]+)", "", vary_little),
-            ]
-        for search, pattern, suffix, is_plausible in options:
+        for search, pattern, suffix, is_plausible in self._options(closing):
             found = self._matching(cursors, search)
             if not self._enough(found):
                 continue
@@ -138,6 +116,32 @@ class WordSearch(PartSearch):
                     {name: [*values]},
                 )
         return None
+
+    def _options(self, closing: re.Pattern[str] | None) -> list[_Option]:
+        # What is searched, the pattern of the value, what is behind it, and a plausibility check.
+        options: list[_Option] = [
+            (
+                _DASHED,
+                r"(?P<{0}>[^\s|\[\"](?:[^|\n\[\]]{{0,60}}?[^\s|\[\]])??)",
+                r"[ \t]+[-|:>]+[ \t]+",
+                are_short_names,
+            ),
+            (_COLON_WORD, r"(?P<{0}>[^\s:|\[\]\"']\S*?)", r"[ \t]*:(?:[ \t]+|$)", vary_little),
+            (_PIPED, r"(?P<{0}>[^|\n]{{0,80}}?)", r"[ \t]*\|", are_short),
+        ]
+        if closing is not None:
+            inside = r"[^\s\[\]]" if closing is _WORD_UP_TO["]"] else r"[^\s()]"
+            options.insert(0, (closing, f"(?P<{{0}}>{inside}+)", "", are_short))
+        if self._state.time_read or not self._state.has_time:
+            options += [
+                (_BEFORE_BRACKET, r"(?P<{0}>[^\s\[\]]+)", r"\]", vary_little),
+                (_BEFORE_PAREN, r"(?P<{0}>[A-Za-z][\w.-]*)", "", vary_little),
+                (_BEFORE_OPEN, r"(?P<{0}>[A-Za-z][\w.-]*)", "", vary_little),
+                (_BEFORE_ARROW, r"(?P<{0}>[^\s\[\]\"]+?)", "->", vary_little),
+                (_PADDED, r"(?P<{0}>[^\s|\[\]\"\x1b]+)", "", vary_little),
+                (_LOGGER, r"(?P<{0}>[^\s|\[\]\"\x1b]+)", "", vary_little),
+            ]
+        return options
 
     def find_around_level(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         """Return words around a level with the same signs in between, as in `web-1/INFO/orders:`."""
