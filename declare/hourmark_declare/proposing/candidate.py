@@ -12,6 +12,7 @@ from hourmark.rules.event_types import DEAD_LETTERS, SYSLOG, Declarations, Event
 from hourmark.rules.line_rule import DECLARED
 
 MESSAGE: Final = "message"  # field for the rest of a line, or for a line that does not match
+_MARK: Final = r"(?:\xef\xbb\xbf)?"  # the byte order mark of UTF-8
 _ALWAYS: Final = EventTimeLimits(
     lateness_seconds=10**10
 )  # the age of a sample does not matter for its format
@@ -118,6 +119,19 @@ class Candidate:
             fields=(field, *self.fields),
             doubts=(),
         )
+
+    @property
+    def with_mark(self) -> Candidate:
+        """Return a copy whose patterns allow a byte order mark at the start of the file."""
+        pattern = self.line.get("pattern")
+        if pattern is None:
+            return self
+        options = "(?s)" if pattern.startswith("(?s)") else ""
+        marked = f"{options}{_MARK}{pattern.removeprefix(options)}"
+        start = self.record_start
+        if start.startswith("^"):
+            start = f"^{_MARK}{start.removeprefix('^')}"
+        return dataclasses.replace(self, line={**self.line, "pattern": marked}, record_start=start)
 
     @property
     def without_catch_all(self) -> Candidate:

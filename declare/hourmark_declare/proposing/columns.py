@@ -7,67 +7,47 @@ quotes or brackets may contain the delimiter. A date and a clock in adjacent col
 from __future__ import annotations
 
 import collections
+import dataclasses
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from hourmark.avro.fields import FIELD_NAME
-from hourmark.avro.framing import ENVELOPE_NAMES
 from hourmark_declare.proposing.candidate import MESSAGE, Candidate
+from hourmark_declare.proposing.column_names import Column, guess_names, unique_names
 from hourmark_declare.proposing.file_sample import FileSample, ends_with_cr, text_type
+from hourmark_declare.proposing.hosts import (
+    first_host_key,
+)
 from hourmark_declare.proposing.time_formats import TimeChoice, choose_time_format
-from hourmark_declare.proposing.value_types import infer_text_type, optional_field
+from hourmark_declare.proposing.timestamps import find_common_timestamp
+from hourmark_declare.proposing.value_types import NUMBER_PATTERNS, infer_text_type, optional_field
 from hourmark_declare.proposing.vocabulary import (
-    HOST_KEYS,
-    REQUEST,
-    are_hosts,
-    are_level_letters,
-    are_machines,
-    first_key,
     is_level,
     quote_pattern,
     time_key_rank,
 )
 
 _MOST: Final = 0.9
-_DELIMITERS: Final = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+_DELIMITERS: Final = {
+    ",": "commas",
+    ";": "semicolons",
+    "\t": "tabs",
+    "|": "bars",
+    "~": "tildes",
+    "^": "carets",
+    "\x01": "SOH",
+    "\x1f": "US",
+}
 _FIELDS_COMMENT: Final = re.compile(r"#\s*[Ff]ields:?[ \t]+(?P<names>.+)")
 _NAME: Final = re.compile(r"[A-Za-z_@#][\w .()/%#@:$\[\]-]{0,60}")
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"(?=[ \t]|$)|\[[^\[\]]*\](?=[ \t]|$)|\S+')
 _SPACED_MIN: Final = 5  # fewer columns between spaces are a text rather than a table
 _PLAIN_WORD: Final = re.compile(r"[A-Za-z][A-Za-z'-]*[.,:;!?]?")
-_ADDRESS: Final = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?|-")
-_ORIGIN: Final = re.compile(
-    r"[A-Za-z_][\w$-]*(?:[./:]+[A-Za-z_$][\w$-]*)+(?::\d+)?|[A-Z][A-Za-z]*_\w*"
-)
-_COMPONENT: Final = re.compile(r"[a-z][a-z_]{3,}")
-_CLASS: Final = re.compile(r"[A-Za-z][A-Za-z_-]*")
 _WITH_UNIT: Final = re.compile(
     r"-?\d+(?:\.\d+)?(?P<unit> ?(?:[A-Za-z\u00b5\u00b0]{1,3}|%)(?:/s|/min|/h)?)"
 )
-_AGENT: Final = re.compile(r"(?:Mozilla|curl|Wget|python|Go-http|kube-probe|ELB-|S3Console)\S*.*|-")
-
-
-class Column(NamedTuple):
-    """A column of a table in a log file, and the corresponding event field.
-
-    Attributes:
-        name: Name of the field.
-        values: Values of the column in the sample, one for each row, without quotes or brackets
-            that enclose all values.
-        wrap: Character that encloses all values in the file: `"` for quotes or `[` for brackets;
-            empty if there is none.
-        width: Number of columns in the file: 2 if a date and a time of day in adjacent columns were
-            combined, otherwise 1.
-        unit: Unit after each number in the file, with the space before it, as in `45 %`; empty if
-            there is none.
-    """
-
-    name: str
-    values: list[str]
-    wrap: str
-    width: int = 1
-    unit: str = ""
+_BRACKETS: Final = ("[]", "()", "{}")
 
 
 def delimited_candidates(sample: FileSample) -> Iterator[Candidate]:
@@ -87,10 +67,32 @@ def delimited_candidates(sample: FileSample) -> Iterator[Candidate]:
     for delimiter in _DELIMITERS:
         if sum(delimiter in line for line in lines) < _MOST * len(lines) - 5:
             continue
+        yield from _quoted_records(sample, lines, delimiter)
         rows = [_split(line, delimiter) for line in lines if not line.startswith("#")]
         if is_padded := _are_padded(rows):
             rows = [[cell.strip(" ") for cell in row] for row in rows]
         yield from _candidates(sample, lines, rows, delimiter, is_padded=is_padded)
+
+
+def _quoted_records(
+    sample: FileSample, lines: Sequence[str], delimiter: str
+) -> Iterator[Candidate]:
+    # Rows that begin with a time, of which some have line feeds between quotes.
+    if sum(line.count('"') % 2 for line in lines) < 2:
+        return
+    found = find_common_timestamp(sample.lines)
+    if found is None or any(start > 1 for start, _ in found.spans.values()):
+        return
+    texts = [line.decode(errors="replace").rstrip("\r") for line in sample.lines]
+    starts = [*found.spans, len(texts)]
+    records = ["\n".join(texts[at:behind]) for at, behind in itertools.pairwise(starts)]
+    rows = [_split(record, delimiter) for record in records]
+    start = f'^"?{found.form.pattern}"?{quote_pattern(delimiter)}'
+    for candidate in _candidates(sample, lines, rows, delimiter):
+        pattern = f"(?s){candidate.line['pattern']}" if "pattern" in candidate.line else ""
+        if pattern:
+            line = {**candidate.line, "pattern": pattern}
+            yield dataclasses.replace(candidate, line=line, record_start=start)
 
 
 def spaced_candidates(sample: FileSample) -> Iterator[Candidate]:
@@ -138,7 +140,7 @@ def _candidates(
         return
     table = [row for row in rows if len(row) == width]
     has_header = _is_header(table[0], table[1:])
-    names = _names(lines, table[0], has_header=has_header)
+    names = _names(lines, table[0], delimiter, has_header=has_header)
     if has_header:
         table = table[1:]
     if names is None and not (_is_table(table) if delimiter == " " else _are_cells(table)):
@@ -163,13 +165,16 @@ def _are_padded(rows: Sequence[list[str]]) -> bool:
     return 2 * sum(cell.startswith(" ") for cell in inner) > len(inner)
 
 
-def _names(lines: Sequence[str], first: Sequence[str], *, has_header: bool) -> list[str] | None:
+def _names(
+    lines: Sequence[str], first: Sequence[str], delimiter: str, *, has_header: bool
+) -> list[str] | None:
     for line in lines[:20]:
         if (match := _FIELDS_COMMENT.fullmatch(line.rstrip())) is not None:
-            names = match["names"].split("\t" if "\t" in match["names"] else None)
-            if len(names) == len(first):
-                return _unique(names)
-    return _unique([name.strip().strip('"') for name in first]) if has_header else None
+            for separator in ("\t", delimiter, None):
+                names = match["names"].split(separator)
+                if len(names) == len(first):
+                    return unique_names(names)
+    return unique_names([name.strip().strip('"') for name in first]) if has_header else None
 
 
 def _is_header(first: Sequence[str], rows: Sequence[list[str]]) -> bool:
@@ -195,6 +200,13 @@ def _is_table(table: Sequence[list[str]]) -> bool:
         infer_text_type(column) in ("long", "double") and choose_time_format(column, 0) is None
         for column in columns
     )
+    open_cells = sum(
+        2 * sum(any(cell.count(a) != cell.count(b) for a, b in _BRACKETS) for cell in column)
+        > len(table)
+        for column in columns
+    )
+    if open_cells >= 2:  # a text with brackets around several words
+        return False
     has_level = any(all(is_level(value.strip("[]<>(): ")) for value in of) for of in columns)
     return 2 * words < len(columns) and numbers >= 2 and not (has_level and words >= 2)
 
@@ -203,9 +215,13 @@ def _are_cells(table: Sequence[list[str]]) -> bool:
     # No sentences that happen to contain the delimiter: only the last column may have some.
     columns = [*zip(*table, strict=True)][:-1]
     return not any(
-        10 * sum(len(value.split()) > 3 or value.startswith("  ") for value in column) > len(table)
+        10
+        * sum(
+            value[:1] not in ('"', "[") and (len(value.split()) > 3 or value.startswith("  "))
+            for value in column
+        )
+        > len(table)
         for column in columns
-        if column[0][:1] not in ('"', "[")
     )
 
 
@@ -223,7 +239,7 @@ def _columns(table: Sequence[list[str]], names: Sequence[str] | None) -> list[Co
         bare = [value[1:-1] for value in values] if wrap else [*values]
         bare, unit = (bare, "") if wrap else _without_unit(bare)
         columns.append(Column(names[number] if names else "", bare, wrap, unit=unit))
-    return columns if names else _guessed(columns)
+    return columns if names else guess_names(columns)
 
 
 def _without_unit(values: Sequence[str]) -> tuple[list[str], str]:
@@ -233,67 +249,6 @@ def _without_unit(values: Sequence[str]) -> tuple[list[str], str]:
     if len(units) != 1 or not (unit := units.pop()):
         return [*values], ""
     return [value.removesuffix(unit) for value in values], unit
-
-
-def _guessed(columns: Sequence[Column]) -> list[Column]:
-    # Names of columns without a header, from what is in them.
-    taken: set[str] = set()
-    named: list[Column] = []
-    for number, column in enumerate(columns, 1):
-        name = _guess(column, taken, [of.name for of in named], is_last=number == len(columns))
-        name = name if name and name not in taken else f"column_{number}"
-        taken.add(name)
-        named.append(column._replace(name=name))
-    return named
-
-
-def _guess(column: Column, taken: set[str], before: Sequence[str], *, is_last: bool) -> str:
-    values = column.values
-    if all(is_level(value) for value in values):
-        return "level"
-    if "level" not in taken and not column.wrap and are_level_letters(values):
-        return "level"
-    quoted = column.wrap == '"' and set(values) != {"-"}
-    if quoted and all(REQUEST.fullmatch(value) for value in values):
-        return "request"
-    codes = all(re.fullmatch(r"[1-5]\d\d", value) for value in values)
-    if codes and "request" in taken and "status" not in taken:
-        return "status"
-    if before and before[-1] == "status" and infer_text_type(values) == "long":
-        return "bytes"
-    if all(_ADDRESS.fullmatch(value) for value in values) and set(values) != {"-"}:
-        return "client"
-    if quoted and all(_AGENT.fullmatch(value) for value in values):
-        return "agent"
-    if is_last and not column.wrap and 10 * sum(" " in value for value in values) > 3 * len(values):
-        return MESSAGE
-    return _guess_origin(column, taken, before, is_last=is_last)
-
-
-def _guess_origin(column: Column, taken: set[str], before: Sequence[str], *, is_last: bool) -> str:
-    # The host or the part of a program that wrote the line.
-    values = column.values
-    if all(_ORIGIN.fullmatch(value) for value in values) and 2 * len(set(values)) <= len(values):
-        return "logger"
-    if not column.wrap and "host" not in taken and are_machines(values):
-        return "host"
-    if not column.wrap and len(before) < 3 and "host" not in taken and are_hosts(values):
-        return "host"
-    if "level" in taken and all(_CLASS.fullmatch(value) for value in values) and not is_last:
-        return "component" if 1 < len(set(values)) <= max(0.1 * len(values), 3) else ""
-    names = not column.wrap and all(_COMPONENT.fullmatch(value) for value in values)
-    return "component" if names and 1 < len(set(values)) <= 0.1 * len(values) else ""
-
-
-def _unique(names: Sequence[str]) -> list[str]:
-    found: list[str] = []
-    for number, name in enumerate(names, 1):
-        plain = re.sub(r"\W+", "_", name.strip(), flags=re.ASCII).strip("_") or f"column_{number}"
-        plain = plain if FIELD_NAME.fullmatch(plain) else f"column_{plain}"
-        if plain in ENVELOPE_NAMES and plain != "host":
-            plain = f"log_{plain}"
-        found.append(f"{plain}_{number}" if plain in found else plain)
-    return found
 
 
 class _Time(NamedTuple):
@@ -334,8 +289,10 @@ def _candidate(
     is_named: bool,
     is_padded: bool,
 ) -> Candidate:
+    host = first_host_key([column.name for column in columns])
+    if host != "host":  # that of a request, for which the event has no field of this name
+        columns = [of._replace(name="log_host") if of.name == "host" else of for of in columns]
     names = [column.name for column in columns]
-    host = first_key(names, HOST_KEYS)
     fields = [
         optional_field(column.name, infer_text_type(column.values))
         for column in columns
@@ -391,7 +348,7 @@ def _cell(column: Column, time: _Time | None, delimiter: str, *, is_padded: bool
     if column.wrap == "[":
         return rf"\[(?P<{column.name}>[^\[\]]*)\]"
     of_type = infer_text_type(column.values)
-    number = {"long": r"[+-]?\d+", "double": r"[+-]?\d+(?:\.\d+)?"}.get(of_type)
+    number = NUMBER_PATTERNS.get(of_type)
     inside = r'(?:[^"\\]|\\.)*' if delimiter == " " else r'(?:[^"\\]|\\.|"")*'
     if column.wrap == '"':
         if number is not None:
@@ -413,4 +370,4 @@ def _cell(column: Column, time: _Time | None, delimiter: str, *, is_padded: bool
 
 
 def _in_class(delimiter: str) -> str:
-    return r"\t" if delimiter == "\t" else delimiter
+    return quote_pattern(delimiter) if delimiter in "\t\x01\x1f^" else delimiter

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from hourmark.avro.fields import FIELD_NAME
 from hourmark.avro.framing import ENVELOPE_NAMES
+from hourmark_declare.proposing.hosts import choose_host_key
 from hourmark_declare.proposing.value_types import infer_json_type
-from hourmark_declare.proposing.vocabulary import HOST_KEYS
 
 _DEPTH_MAX: Final = 4
 _NESTED_MIN: Final = 0.5  # share of the rows that have a nested value
@@ -76,12 +76,13 @@ def host_path(rows: Sequence[Mapping[str, Any]], paths: Mapping[str, Path]) -> s
     Returns:
         The name; None if less than 90% of the rows have such a text.
     """
-    for known in HOST_KEYS:
-        for name, path in paths.items():
-            texts = [row[name] for row in rows if isinstance(row.get(name), str) and row[name]]
-            if ".".join(path).lower() == known and len(texts) >= 0.9 * len(rows):
-                return name
-    return None
+    columns = {
+        ".".join(path): [row[name] for row in rows if name in row]
+        for name, path in paths.items()
+        if len(path) > 1
+    }
+    key = choose_host_key(columns, len(rows), is_exact=True)
+    return next((name for name, path in paths.items() if ".".join(path) == key), None)
 
 
 def _scalars(row: Mapping[str, Any], path: Path = ()) -> Iterator[tuple[Path, Any]]:

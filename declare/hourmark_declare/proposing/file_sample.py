@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from hourmark.errors import UsageError
+from hourmark_delivery_service.parsing.syslog.rfc5424 import BOM
 
 LINES_MAX: Final = 1000  # lines at either end
 _BYTES_MAX: Final = 1 << 20  # read at either end
@@ -38,6 +40,13 @@ class FileSample(NamedTuple):
     @property
     def lines(self) -> list[bytes]:
         return [*self.head, *self.tail]
+
+    @property
+    def without_mark(self) -> FileSample:
+        """Return the sample without a byte order mark at its start; itself if there is none."""
+        if not self.head or not self.head[0].startswith(BOM):
+            return self
+        return self._replace(head=[self.head[0].removeprefix(BOM), *self.head[1:]])
 
     @property
     def is_whole(self) -> bool:
@@ -89,6 +98,11 @@ def read_sample(path: Path) -> FileSample:
     if not any(first):
         raise UsageError(
             f"{path} has no line yet; name a file that has some, so that their form can be seen"
+        )
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise UsageError(
+            f"{path} is UTF-16, and lines are read as UTF-8; let the program write UTF-8, or convert "
+            f"a sample: iconv -f UTF-16 -t UTF-8 {path}"
         )
     if b"\x00" in head[:4096]:
         raise UsageError(

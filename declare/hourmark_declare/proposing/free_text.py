@@ -12,8 +12,8 @@ from hourmark_declare.proposing.file_sample import FileSample, ends_with_cr, tex
 from hourmark_declare.proposing.line_template import Template, infer_template
 from hourmark_declare.proposing.time_formats import TimeChoice, choose_order
 from hourmark_declare.proposing.timestamps import CommonTimestamp, find_common_timestamp
-from hourmark_declare.proposing.value_types import optional_field
-from hourmark_declare.proposing.vocabulary import LEVELS
+from hourmark_declare.proposing.value_types import optional_field, parse_json_objects
+from hourmark_declare.proposing.vocabulary import LEVELS, quote_pattern
 from hourmark_declare.proposing.zone_names import zone_of_abbreviation
 from hourmark_delivery_service.parsing.syslog.forms import parse_syslog_forms
 
@@ -45,12 +45,16 @@ _CONTINUATION: Final = re.compile(
     rb"[ \t]+\S|Traceback \(|Caused by: |\w+(?:\.\w+)*(?:Error|Exception)\b"
 )
 _STAMPED_MIN: Final = 0.02  # a smaller share of lines with one does not begin records
-_NO_HOST: Final = re.compile(rf"(?i:{LEVELS})|stdout|stderr|\d+|[A-Z]|[^A-Za-z0-9_].*|.*[=\])]")
+_NO_HOST: Final = re.compile(
+    rf"(?i:{LEVELS})|stdout|stderr|\d+(?:\.\d+)?[a-z]{{0,2}}|[A-Z]|[^A-Za-z0-9_].*|.*[=\])]"
+)
+_IS_LEVEL: Final = re.compile(r"(?i:trace|debug|info|notice|warn|warning|error|critical|fatal)")
 _BSD_TIME: Final = re.compile(rb"(?:<\d{1,3}>)?[A-Z][a-z]{2} [ \d]\d (?:\d{4} )?\d\d:\d\d:\d\d")
 _LEVEL_FIRST: Final = re.compile(
     rf"\s*[\[<(]?(?i:{LEVELS})(?:[\])>:|]|\s+-|\s+\S+\[\d+\]:)".encode()
 )
 _INDENTED_MIN: Final = 0.2  # share of lines that continue records without a time
+_MOST: Final = 0.97  # share of the times that must have the same line before them
 _SYSLOG_MIN: Final = 0.8  # share of the lines that must have a header of syslog
 
 
@@ -69,7 +73,7 @@ def syslog_candidates(sample: FileSample) -> Iterator[Candidate]:
     """
     lines = [line for line in sample.lines if line.strip()][:1000]
     if sum(map(_is_syslog, lines)) >= _SYSLOG_MIN * len(lines) and not (
-        _have_levels(lines) or _are_sentences(lines)
+        _have_levels(lines) or _are_sentences(lines) or _have_no_origin(lines)
     ):
         yield Candidate(form="a system log", format="syslog")
 
@@ -81,6 +85,9 @@ def _is_syslog(line: bytes) -> bool:
     header = parts.header
     host = (header.host or b"").decode("latin-1")
     if host and host != "-" and _NO_HOST.fullmatch(host):
+        return False
+    program = (header.program or b"").decode("latin-1")
+    if not line.startswith(b"<") and header.pid is None and _IS_LEVEL.fullmatch(program):
         return False
     if line.startswith(b"<") or _BSD_TIME.match(line):
         return True
@@ -109,6 +116,13 @@ def _are_sentences(lines: Sequence[bytes]) -> bool:
     hosts = {*bare}
     words = all(host is not None and host.isalpha() for host in hosts)
     return len(bare) >= _SYSLOG_MIN * len(found) and len(hosts) > 1 and words
+
+
+def _have_no_origin(lines: Sequence[bytes]) -> bool:
+    # Whether most lines have only a time: their text may begin with parts of another form.
+    headers = [parts.header for line in lines if (parts := parse_syslog_forms(line)) is not None]
+    bare = sum(of.pri is of.host is of.program is None for of in headers)
+    return 2 * bare > len(headers)
 
 
 def access_log_candidates(sample: FileSample) -> Iterator[Candidate]:
@@ -149,21 +163,23 @@ def timestamped_candidates(sample: FileSample) -> Iterator[Candidate]:
         sample: First and last lines of a log file.
 
     Yields:
-        Candidate formats, multi-line records first. Nothing if no line has a timestamp.
+        Candidate formats, multi-line records first. Nothing if no line has a timestamp, or most
+        lines are JSON objects.
     """
     lines = sample.lines
-    if (found := find_common_timestamp(lines)) is None:
+    if (found := find_common_timestamp(lines)) is None or _are_objects(lines):
         return
     texts = [line.decode(errors="replace").removesuffix("\r") for line in lines]
     spans = _decoded_spans(lines, found)
+    ahead, opening = _opening_line(texts, spans)
     stamps = [texts[index][start:end] for index, (start, end) in spans.items()]
     choice = choose_order(found.form, stamps, sample.written_ms)
     zones = ["", *zone_of_abbreviation(stamps)] if choice.format.endswith("%Z") else [""]
-    if choice.format.endswith("+00"):
+    if choice.format.endswith(("+00", "+000")) or '+000"' in choice.format:
         zones = ["UTC"]
     for zone in zones:
         if found.share >= _STAMPED_MIN and _has_records(lines, found):
-            template = _records_template(texts, spans, choice)
+            template = _records_template(texts, spans, choice, ahead, opening)
             if template is not None and not re.search(r"\.\{0,120\}\?", template.start):
                 yield _timestamped(sample, found, choice, template, zone, records=True)
         if (template := _lines_template(texts, spans, choice)) is not None:
@@ -200,6 +216,7 @@ def _untimed(sample: FileSample, texts: Sequence[str], *, record_start: str) -> 
     pattern = ends_with_cr(template.pattern, sample)
     line = {"payload": "pattern", "pattern": pattern, **_CATCHING}
     line |= {"host_field": "host"} if template.has_host else {}
+    line |= {"null_text": ""} if template.has_empty else {}
     yield Candidate(
         form=f"{'records' if record_start else 'lines'} with fields, without a time",
         line=line,
@@ -253,16 +270,52 @@ def _lines_template(
     return infer_template(chosen, [*spans.values()], choice.pattern, multiline=False)
 
 
+def _opening_line(texts: Sequence[str], spans: dict[int, tuple[int, int]]) -> tuple[int, str]:
+    # How many lines before those with a time begin the records, and what only these begin with.
+    ahead = min(spans)
+    before = [texts[index - ahead] for index in spans if index >= ahead]
+    if not 1 <= ahead <= 3 or len(before) < 3:
+        return 0, ""
+    same = itertools.takewhile(
+        lambda pair: pair[0] == pair[1], zip(min(before), max(before), strict=False)
+    )
+    prefix = re.sub(r"\w+$", "", "".join(letter for letter, _ in same))
+    others = sum(text.startswith(prefix) for text in texts) - len(before)
+    is_usable = len(prefix) >= 3 and others <= 1 and not prefix.isspace()
+    return (ahead, prefix) if is_usable else (0, "")
+
+
 def _records_template(
-    texts: Sequence[str], spans: dict[int, tuple[int, int]], choice: TimeChoice
+    texts: Sequence[str],
+    spans: dict[int, tuple[int, int]],
+    choice: TimeChoice,
+    ahead: int,
+    opening: str,
 ) -> Template | None:
-    starts = [*spans, len(texts)]
-    records = ["\n".join(texts[first:behind]) for first, behind in itertools.pairwise(starts)]
-    return infer_template(records, [*spans.values()], choice.pattern, multiline=True)
+    if not opening:
+        starts = [*spans, len(texts)]
+        records = ["\n".join(texts[at:behind]) for at, behind in itertools.pairwise(starts)]
+        return infer_template(records, [*spans.values()], choice.pattern, multiline=True)
+    starts = [at for index in spans if texts[at := index - ahead].startswith(opening)]
+    times = []
+    for at in starts:
+        moved = sum(len(text) + 1 for text in texts[at : at + ahead])
+        start, end = spans[at + ahead]
+        times.append((start + moved, end + moved))
+    records = [
+        "\n".join(texts[at:behind]) for at, behind in itertools.pairwise([*starts, len(texts)])
+    ]
+    found = infer_template(records, times, choice.pattern, multiline=True)
+    return None if found is None else found._replace(start=quote_pattern(opening))
 
 
 def _template_fields(template: Template) -> tuple[dict[str, Any], ...]:
     return tuple(optional_field(name, of) for name, of in template.types.items())
+
+
+def _are_objects(lines: Sequence[bytes]) -> bool:
+    written = [line for line in lines if line.strip()][:200]
+    return 2 * len(parse_json_objects(written)) > len(written)
 
 
 def _timestamped(
@@ -283,6 +336,7 @@ def _timestamped(
         **_CATCHING,
     }
     line |= {"host_field": "host"} if template.has_host else {}
+    line |= {"null_text": ""} if template.has_empty else {}
     no_date = "the times have no date: the latest day that is not ahead is assumed"
     first = min(found.spans.values(), default=(0, 0))[0]
     begin = "begin with" if first <= 40 else "have"

@@ -11,12 +11,14 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from hourmark_declare.proposing.part_names import are_ids, bracket_name, split_ids
+from hourmark_declare.proposing.enclosed_parts import EnclosedSearch
+from hourmark_declare.proposing.key_parts import KeySearch
+from hourmark_declare.proposing.part_names import are_ids, quantity_name
 from hourmark_declare.proposing.part_search import (
     DATE_LIKE,
-    KEY,
     MOST,
     PROGRAM,
+    QUANTITY,
     SPACE,
     LineCursor,
     LinePart,
@@ -25,39 +27,26 @@ from hourmark_declare.proposing.part_search import (
     timestamp_at,
     without_groups,
 )
-from hourmark_declare.proposing.value_types import infer_text_type
+from hourmark_declare.proposing.value_types import NUMBER_PATTERNS, infer_text_type
 from hourmark_declare.proposing.vocabulary import (
     COMMON_LEVELS,
     LEVEL_FORMS,
     LEVEL_LETTERS,
     LEVELS,
-    REQUEST,
-    are_level_codes,
     are_level_letters,
-    are_levels,
-    is_level,
     quote_pattern,
 )
 from hourmark_declare.proposing.word_parts import WordSearch
 
-_SOME: Final = 0.2  # share from which on a part in brackets is optional
 _PUNCTUATION: Final = frozenset("|,;:-#*/=@>~&+]})!")
-_QUOTED: Final = re.compile(r'"(?P<x>(?:[^"\\]|\\.)*)"')
-_BRACKETED: Final = {
-    "[": (re.compile(r"\[(?P<x>[^\[\]]*)\]"), r"\[", r"\]", r"[^\[\]]"),
-    "(": (re.compile(r"\((?P<x>[^()]*)\)"), r"\(", r"\)", "[^()]"),
-    "{": (re.compile(r"\{(?P<x>[^{}]*)\}"), r"\{{", r"\}}", "[^{{}}]"),
-    "<": (re.compile(r"<(?P<x>[^<>]*)>"), "<", ">", "[^<>]"),
-}
-_NUMBER: Final = re.compile(r"(?:(?P<x>[+-]?\d+(?:\.\d+)?)|-)(?=[\s,;|:#\])/]|$)")
-_QUANTITY: Final = re.compile(r"(?P<x>\d+(?:\.\d+)?)(?P<unit>[A-Za-z\u00b5%]{1,3})(?=[\s,;|\])]|$)")
-_TIME_UNITS: Final = ("ns", "us", "\u00b5s", "ms", "s", "sec", "m", "min", "h")
+_NUMBER: Final = re.compile(
+    r"(?:(?P<x>[+-]?\d+(?:\.\d+(?:[eE][+-]?\d+)?)?)|-)(?=[\s,;|:#\[\]()/]|$)"
+)
 _ADDRESS: Final = re.compile(
     r"(?P<x>\d{1,3}(?:\.\d{1,3}){3})(?::(?P<port>\d{1,5}))?(?=[\s,;|:#\])-]|$)"
 )
-_LEVEL_BEHIND: Final = re.compile(r"(?P<name>[^/:|,]+?)(?P<mark>[/:|,]| +)(?P<level>\w+)")
 _CHANNEL_LEVEL: Final = re.compile(
-    rf"(?P<channel>[A-Za-z][\w-]*(?:\.[\w-]+)*?)(?P<mark>[./,\[(<])(?P<level>(?i:{LEVELS}))[\])>]?(?=:|\s|$):?"
+    rf"(?P<channel>[A-Za-z][\w-]*(?:\.[\w-]+)*?)(?P<mark>[./:,\[(<])(?P<level>(?i:{LEVELS}))[\])>]?(?=[:,]|\s|$):?"
 )
 _IDENTIFIER: Final = re.compile(
     r"(?P<x>(?:0x)?(?=[0-9-]*[A-Fa-f])[0-9A-Fa-f]{6,}(?:-[0-9A-Fa-f]+)*|0x[0-9A-Fa-f]+|0\d{5,})(?=[\s\])]|$)"
@@ -78,7 +67,8 @@ class PartRecognizer(PartSearch):
 
     def __init__(self, state: ReadingState) -> None:
         super().__init__(state)
-        self._words = WordSearch(state)
+        self._words, self._keys = WordSearch(state), KeySearch(state)
+        self._enclosed = EnclosedSearch(state)
 
     def next_part(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         """Return the element that nearly all log records have at their current positions.
@@ -94,15 +84,19 @@ class PartRecognizer(PartSearch):
             The element, with its end in each record. None if the records have no element in common
             at these positions, so the free text of the message starts there.
         """
+        if self._state.time_read and self._keys.begin_counts(cursors):
+            return None
         for recognize in (
             self._time,
             self._space,
+            self._quote_at_time,
+            self._keys.find_delimited_value,
             self._level,
             self._channel_level,
-            self._quoted,
-            self._opening,
+            self._enclosed.find_quoted,
+            self._enclosed.find_bracketed,
             self._program,
-            self._key,
+            self._keys.find_key,
             self._address,
             self._identifier,
             self._number,
@@ -110,12 +104,13 @@ class PartRecognizer(PartSearch):
             self._symbol,
             self._punctuation,
             self._other_time,
+            self._words.find_around_level,
             self._words.find_between_colons,
             self._words.find_between_commas,
             self._words.find_before_level,
             self._words.find_word,
             self._words.find_optional_words,
-            self._optional_bracket,
+            self._enclosed.find_optional_bracket,
         ):
             if (part := recognize(cursors)) is not None:
                 return part
@@ -140,6 +135,21 @@ class PartRecognizer(PartSearch):
             return LinePart(f"{space}+", ends, {})
         if self._state.time_read and 2 * len(ends) > len(cursors):
             return LinePart(f"{space}*", ends, {}, is_optional=True)
+        return None
+
+    def _quote_at_time(self, cursors: Sequence[LineCursor]) -> LinePart | None:
+        # A quote directly before the time, or behind it, which begins no other quoted text.
+        for quote in ('"', "'"):
+            ends = {
+                n: of.at + 1
+                for n, of in enumerate(cursors)
+                if of.time
+                and of.rest.startswith(quote)
+                and of.text[of.time[0] - 1 : of.time[0]] == quote
+                and of.at in (of.time[0] - 1, of.time[1])
+            }
+            if self._enough(ends):
+                return LinePart(quote, ends, {})
         return None
 
     def _level(self, cursors: Sequence[LineCursor]) -> LinePart | None:
@@ -194,99 +204,6 @@ class PartRecognizer(PartSearch):
         pattern = r"(?P<{0}>(?:0x)?[0-9A-Fa-f]{{6,}}(?:-[0-9A-Fa-f]+)*)"
         return self._part(cursors, _IDENTIFIER, "id", pattern)
 
-    def _quoted(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        found = self._matching(cursors, _QUOTED)
-        if not self._enough(found):
-            return None
-        values = [match["x"] for match in found.values()]
-        name = "request" if all(REQUEST.fullmatch(value) for value in values) else "text"
-        return LinePart(
-            r'"(?P<{0}>(?:[^"\\]|\\.)*)"',
-            {n: match.end() for n, match in found.items()},
-            {name: values},
-        )
-
-    def _opening(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        first = collections.Counter(of.rest[:1] for of in cursors).most_common(1)
-        char = first[0][0] if first else ""
-        if char not in _BRACKETED or first[0][1] < self._state.needed:
-            return None
-        search, opening, closing, inside = _BRACKETED[char]
-        found = self._matching(cursors, search)
-        before_time = {
-            n: of.at + 1
-            for n, of in enumerate(cursors)
-            if of.time and of.rest[:1] == char and of.at < of.time[0] and n not in found
-        }
-        if self._enough(before_time):
-            self._state.open_brackets.append(char)
-            return LinePart(opening, before_time, {})
-        if not self._enough(found):
-            return None
-        ends = {n: match.end() for n, match in found.items()}
-        values = [match["x"] for match in found.values()]
-        if char == "{" and sum('":' in value for value in values) >= self._state.needed:
-            return None  # JSON
-        if (inner := self._inside(values)) is not None:
-            pattern, groups = inner
-            return LinePart(
-                f"{opening}{pattern}{closing}:?", self._past_colon(cursors, ends), groups
-            )
-        stripped = [value.strip() for value in values]
-        pattern = f"{opening}{SPACE}*(?P<{{0}}>{inside}*?){SPACE}*{closing}"
-        if "level" not in self._state.types and are_level_codes(stripped):
-            return LinePart(pattern + ":?", self._past_colon(cursors, ends), {"level": [*stripped]})
-        name = bracket_name(stripped)
-        quantities = [_QUANTITY.fullmatch(value) for value in stripped]
-        units = {of["unit"] if of is not None else None for of in quantities}
-        if len(units) == 1 and (unit := next(iter(units))) is not None:
-            name = _quantity_name(unit)
-            numbers: list[str | None] = [of["x"] for of in quantities if of is not None]
-            pattern = f"{opening}(?P<{{0}}>\\d+(?:\\.\\d+)?){unit}{closing}:?"
-            return LinePart(pattern, self._past_colon(cursors, ends), {name: numbers})
-        if number := {"long": r"-?\d+", "double": r"-?\d+(?:\.\d+)?"}.get(
-            infer_text_type(stripped)
-        ):
-            pattern = f"{opening}{SPACE}*(?:(?P<{{0}}>{number})|-?){SPACE}*{closing}"
-        return LinePart(pattern + ":?", self._past_colon(cursors, ends), {name: [*stripped]})
-
-    @staticmethod
-    def _past_colon(cursors: Sequence[LineCursor], ends: dict[int, int]) -> dict[int, int]:
-        return {n: end + (cursors[n].text[end : end + 1] == ":") for n, end in ends.items()}
-
-    def _inside(self, values: Sequence[str]) -> tuple[str, dict[str, list[str | None]]] | None:
-        # Structure within brackets: `module:level`, or the same keys with numbers.
-        behind = [_LEVEL_BEHIND.fullmatch(value) for value in values]
-        found = [match for match in behind if match is not None and is_level(match["level"])]
-        marks = {match["mark"].strip() for match in found}
-        if len(found) == len(values) and len(marks) == 1 and "level" not in self._state.types:
-            sign = marks.pop()
-            mark = quote_pattern(sign) if sign else f"{SPACE}+"
-            return (
-                rf"(?P<{{0}}>[^/:|,\[\]]+?){mark}(?P<{{1}}>\w+)",
-                {
-                    _inner_name(sign): [match["name"] for match in found],
-                    "level": [match["level"] for match in found],
-                },
-            )
-        if (named := split_ids([value.strip() for value in values])) is not None:
-            pattern = f"{SPACE}*{named.pattern}{SPACE}*"
-            return pattern, {bracket_name(named.names): [*named.names], **named.others}
-        pairs = [re.findall(r"([A-Za-z]+)[ =](\d+)(?=[:, ]|$)", value) for value in values]
-        keys = {tuple(key for key, _ in of) for of in pairs}
-        if len(keys) != 1 or not (names := keys.pop()) or len(set(names)) < len(names):
-            return None
-        rest = {re.sub(r"\d+(?=[:, ]|$)", "#", value) for value in values}
-        if len(rest) != 1:
-            return None
-        pieces = rest.pop().split("#")
-        if len(pieces) != len(names) + 1:
-            return None
-        pattern = quote_pattern(pieces[0])
-        for number, piece in enumerate(pieces[1:]):
-            pattern += f"(?P<{{{number}}}>\\d+)" + quote_pattern(piece)
-        return pattern, {name: [of[number][1] for of in pairs] for number, name in enumerate(names)}
-
     def _program(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         found = {
             n: match
@@ -309,40 +226,6 @@ class PartRecognizer(PartSearch):
         pattern = r"(?P<{0}>[A-Za-z_/][\w./()+-]*)" + pid + ":?"
         return LinePart(pattern, {n: match.end() for n, match in found.items()}, values)
 
-    def _key(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        found = self._matching(cursors, KEY)
-        keys = collections.Counter(match["key"] for match in found.values()).most_common(1)
-        if not keys or keys[0][1] < self._state.needed or len(cursors) < 3:
-            return self._constant(cursors)
-        key = keys[0][0]
-        ends = {n: match.end() for n, match in found.items() if match["key"] == key}
-        marks = {match["mark"].strip() for match in found.values() if match["key"] == key}
-        mark = next(iter(marks))
-        if len(marks) != 1 or (mark == ":" and self._state.time_read):
-            return None
-        self._state.pending_key = key
-        spaces = {match["mark"][1:] for match in found.values() if match["key"] == key}
-        space = (spaces.pop() if len(spaces) == 1 else None) if mark == ":" else ""
-        literal = f"{quote_pattern(key)}{mark}" + (f"{SPACE}+" if space is None else space)
-        return LinePart(literal, ends, {})
-
-    def _constant(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        # Constant text that ends in an opening bracket, directly before the time: `audit(`.
-        texts = collections.Counter(
-            of.text[of.at : of.time[0]] for of in cursors if of.time and of.time[0] > of.at
-        ).most_common(1)
-        if (
-            not texts
-            or texts[0][1] < self._state.needed
-            or not re.fullmatch(r"\w+[(=\[]", texts[0][0])
-        ):
-            return None
-        literal = texts[0][0]
-        ends = {
-            n: of.at + len(literal) for n, of in enumerate(cursors) if of.rest.startswith(literal)
-        }
-        return LinePart(quote_pattern(literal), ends, {})
-
     def _address(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         found = self._matching(cursors, _ADDRESS)
         if not self._enough(found):
@@ -361,7 +244,7 @@ class PartRecognizer(PartSearch):
         if not self._enough(found) or 2 * len(present) < len(values):
             return None
         of_type = infer_text_type(present)
-        digits = r"[+-]?\d+(?:\.\d+)?" if of_type == "double" else r"[+-]?\d+"
+        digits = NUMBER_PATTERNS["double" if of_type == "double" else "long"]
         if of_type == "long" and any("." in value for value in present):
             return None
         pattern = (
@@ -379,18 +262,16 @@ class PartRecognizer(PartSearch):
             name = "pid" if of_type == "long" and are_ids(present) else "number"
         if "request" in self._state.types:
             name = "bytes" if "status" in self._state.types else "status"
-        return LinePart(
-            pattern.replace("{1,", "{{1,"), {n: m.end() for n, m in found.items()}, {name: values}
-        )
+        return LinePart(pattern, {n: m.end() for n, m in found.items()}, {name: values})
 
     def _quantity(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         # A number with a unit, the same in all records: `12ms`.
-        found = self._matching(cursors, _QUANTITY)
+        found = self._matching(cursors, QUANTITY)
         if not self._enough(found) or len(units := {of["unit"] for of in found.values()}) > 1:
             return None
         unit = units.pop()
         values: list[str | None] = [match["x"] for match in found.values()]
-        name = _quantity_name(unit)
+        name = quantity_name(unit)
         pattern = rf"(?P<{{0}}>\d+(?:\.\d+)?){quote_pattern(unit)}"
         return LinePart(pattern, {n: match.end() for n, match in found.items()}, {name: values})
 
@@ -446,47 +327,3 @@ class PartRecognizer(PartSearch):
             return None
         values: list[str | None] = [cursors[n].text[cursors[n].at : end] for n, end in ends.items()]
         return LinePart(f"(?P<{{0}}>{without_groups(pattern)})", ends, {"date": values})
-
-    def _optional_bracket(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        if not self._state.time_read:
-            return None
-        search, _, _, _ = _BRACKETED["["]
-        found = self._matching(cursors, search)
-        if len(found) < _SOME * len(cursors) or len(found) >= len(cursors):
-            return None
-        is_free = "level" not in self._state.types
-        if is_free and are_levels([match["x"].strip() for match in found.values()]):
-            return None
-        ends = {}
-        for n, match in found.items():
-            behind = re.compile(r":?[ \t]*").match(cursors[n].text, match.end())
-            ends[n] = behind.end() if behind is not None else match.end()
-        values = [match["x"].strip() for match in found.values()]
-        keys = {value.split(" ", 1)[0] for value in values if " " in value}
-        if (
-            len(keys) == 1
-            and all(" " in value for value in values)
-            and (key := keys.pop()).isascii()
-            and key.isalpha()
-        ):
-            return LinePart(
-                rf"(?:\[{key} (?P<{{0}}>[^\[\]]*)\]:?{SPACE}*)?",
-                ends,
-                {key: [value.split(" ", 1)[1] for value in values]},
-                is_optional=True,
-            )
-        return LinePart(
-            rf"(?:\[(?P<{{0}}>[^\[\]]*)\]:?{SPACE}*)?",
-            ends,
-            {bracket_name(values): [*values]},
-            is_optional=True,
-        )
-
-
-def _quantity_name(unit: str) -> str:
-    return "duration" if unit in _TIME_UNITS else "number"
-
-
-def _inner_name(mark: str) -> str:
-    # Of what precedes the level in brackets.
-    return {"/": "thread", ":": "module"}.get(mark, "component")

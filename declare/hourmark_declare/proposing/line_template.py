@@ -14,8 +14,10 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from hourmark_declare.proposing.candidate import MESSAGE
+from hourmark_declare.proposing.hosts import are_hosts, are_machines, host_rank, is_constant_host
 from hourmark_declare.proposing.line_parts import PartRecognizer
-from hourmark_declare.proposing.message_numbers import message_pattern
+from hourmark_declare.proposing.message_keys import message_pattern
+from hourmark_declare.proposing.message_shape import infer_shape
 from hourmark_declare.proposing.part_search import (
     MOST,
     SPACE,
@@ -23,10 +25,23 @@ from hourmark_declare.proposing.part_search import (
     LinePart,
     ReadingState,
 )
-from hourmark_declare.proposing.value_types import infer_text_type
-from hourmark_declare.proposing.vocabulary import HOST_KEYS, are_hosts, are_levels, are_machines
+from hourmark_declare.proposing.value_types import NUMBER_PATTERNS, infer_text_type
+from hourmark_declare.proposing.vocabulary import are_levels
 
 _NAME: Final = re.compile(r"[A-Za-z][\w-]{2,}")  # of a program, the same in all records
+_KEYS: Final = frozenset(  # constants that are no names of programs
+    (
+        *("mon", "tue", "wed", "thu", "fri", "sat", "sun"),
+        "level",
+        "severity",
+        "pid",
+        "tid",
+        "thread",
+        "user",
+        "node",
+        "system",
+    )
+)
 _PARTS_MAX: Final = 40
 _OF_TEXTS: Final = ("component", "logger", "program", "context", "thread", "word", "label", "text")
 _GROUP: Final = re.compile(r"\(\?P<\{(\d)\}>")  # where the name of a field is filled in
@@ -48,6 +63,7 @@ class Template(NamedTuple):
         has_host: Whether `pattern` has the group `host`, which matches a host name.
         parts: Number of fields. The time, the message, and a host name before the message are not
             counted.
+        has_empty: Whether an empty text stands for none, because a number is absent in some records.
     """
 
     pattern: str
@@ -55,6 +71,7 @@ class Template(NamedTuple):
     types: dict[str, str]
     has_host: bool
     parts: int
+    has_empty: bool
 
 
 def infer_template(
@@ -107,6 +124,7 @@ class _Inference:
         self._names: dict[str, int] = {}
         self._start = ""
         self._fields = 0
+        self._has_empty = False
 
     def infer(self) -> Template:
         recognizer = PartRecognizer(self._state)
@@ -138,9 +156,17 @@ class _Inference:
 
     def _jump(self, before: str, cursors: list[LineCursor]) -> tuple[str, list[LineCursor]]:
         self._state.time_read = True
-        self._start = f"{_unnamed(before)}.{{0,120}}?{self._state.time_pattern}"
-        after = [of._replace(at=of.time[1]) for of in cursors if of.time is not None]
-        return f"{before}.{{0,120}}?(?P<time>{self._state.time_pattern})", after
+        timed = [of for of in cursors if of.time is not None]
+        between = ".{0,120}?"
+        texts = [of.text[of.at : of.time[0]] for of in timed if of.time is not None]
+        if (shape := infer_shape(texts, {*self._state.types, *self._names})) is not None:
+            between = shape.pattern
+            self._state.types |= shape.types
+            self._names |= dict.fromkeys(shape.types, 1)
+            self._fields += len(shape.types)
+        self._start = f"{_unnamed(before + between)}{self._state.time_pattern}"
+        after = [of._replace(at=of.time[1]) for of in timed if of.time is not None]
+        return f"{before}{between}(?P<time>{self._state.time_pattern})", after
 
     def _rendered(self, part: LinePart) -> str:
         if "time" in part.values:
@@ -170,21 +196,28 @@ class _Inference:
             and hosts
             and "host" not in self._names
             and are_hosts(values)
-        ) or (name in ("component", "word") and "host" not in self._names and are_machines(values)):
+        ) or (
+            name in ("component", "word")
+            and "host" not in self._names
+            and (are_machines(values) or is_constant_host(values))
+        ):
             name = "host"
         elif name in ("component", "logger") and "host" in self._names and are_hosts(values):
             name = "node"
-        elif name.lower() in HOST_KEYS and not all(of.isdigit() for of in values):
+        elif host_rank(name) is not None and not all(of.isdigit() for of in values):
             name = "host" if "host" not in self._names else "log_host"
-        elif name == "word" and not self._state.time_read and _NAME.fullmatch(values[0]):
+        elif name in ("word", "component") and self._is_program(values):
             name = "program" if "program" not in self._names else "word"
         elif name == "pid" and "pid" in self._names:
             name = "tid"
         if name in ("source", "file", "position", "event_id", "event_time", "time", MESSAGE):
             name = f"log_{name}"
         self._names[name] = self._names.get(name, 0) + 1
-        if self._names[name] > 1:
-            name = f"{name}_{self._names[name]}"
+        plain, number = name, self._names[name]
+        name = name if number == 1 else f"{plain}_{number}"
+        while name in self._state.types:
+            number += 1
+            name = f"{plain}_{number}"
         if name != "host":
             self._state.types[name] = (
                 infer_text_type(values)
@@ -193,7 +226,14 @@ class _Inference:
                 else "string"
             )
             self._fields += 1
+            self._has_empty |= "" in values and self._state.types[name] in NUMBER_PATTERNS
         return name
+
+    @staticmethod
+    def _is_program(values: Sequence[str]) -> bool:
+        # Whether the same name is in all records.
+        is_constant = len(set(values)) == 1 < len(values) and _NAME.fullmatch(values[0])
+        return bool(is_constant) and values[0].lower() not in _KEYS
 
     def _corrected(self, name: str, values: Sequence[str]) -> str:
         # Levels and numbers have no other name, and no text has theirs.
@@ -240,6 +280,7 @@ class _Inference:
             self._state.types,
             "host" in self._names or "host" in keyed,
             self._fields + len(keyed),
+            self._has_empty,
         )
 
 

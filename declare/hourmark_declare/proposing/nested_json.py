@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from hourmark.avro.fields import FIELD_NAME
 from hourmark.avro.framing import ENVELOPE_NAMES
 from hourmark_declare.proposing.candidate import MESSAGE
+from hourmark_declare.proposing.hosts import choose_host_key
 from hourmark_declare.proposing.time_formats import TimeChoice, choose_time_format
 from hourmark_declare.proposing.value_types import infer_json_type, parse_json_objects
 from hourmark_declare.proposing.vocabulary import (
@@ -51,11 +52,13 @@ class NestedFields(NamedTuple):
         time_format: Format of the group `time`: a `strptime` format, `rfc3339`, or `unix`,
             `unix-ms`, `unix-us` or `unix-ns`.
         types: Maps the name of each other group to its Avro type, in order.
+        has_host: Whether there is also a group `host`.
     """
 
     pattern: str
     time_format: str
     types: dict[str, str]
+    has_host: bool = False
 
 
 def infer_nested_fields(lines: Sequence[bytes], written_ms: int) -> NestedFields | None:
@@ -136,6 +139,8 @@ def _pattern(
     paths: Sequence[Path], found: dict[Path, list[Any]], time_path: Path, choice: TimeChoice
 ) -> NestedFields | None:
     text, types = r"\{", dict[str, str]()
+    columns = {".".join(path): found[path] for path in paths}
+    host = choose_host_key(columns, 1, is_exact=True)
     before: Path = ()
     for path in paths:
         of_type = infer_json_type(found[path])
@@ -149,12 +154,14 @@ def _pattern(
         )
         if path == time_path:
             value = f'"?(?P<time>{choice.pattern})"?'
+        elif ".".join(path) == host:
+            value = _VALUES["string"].format("host")
         else:
             value = _VALUES[of_type].format(name)
             types[name] = of_type
         text += f"{keys}[ ]?{value}"
         before = path
-    return NestedFields(f"(?P<{MESSAGE}>{text}.*)", choice.format, types)
+    return NestedFields(f"(?P<{MESSAGE}>{text}.*)", choice.format, types, host is not None)
 
 
 def _new_keys(before: Path, path: Path) -> Path:

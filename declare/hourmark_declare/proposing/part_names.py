@@ -12,12 +12,13 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from hourmark_declare.proposing.hosts import are_hosts
 from hourmark_declare.proposing.part_search import MOST
 from hourmark_declare.proposing.value_types import infer_text_type
-from hourmark_declare.proposing.vocabulary import are_hosts, quote_pattern
+from hourmark_declare.proposing.vocabulary import TIME_UNITS, quote_pattern
 
 _DOTTED: Final = re.compile(
-    r"(?:[A-Za-z_$][\w$<>-]*|__\w+)(?:(?:[.:/$]|::)+[\w$<>*-]+)+(?:[/#:(]\S*)?"
+    r"(?:[A-Za-z_$][\w$<>-]*|__\w+)(?:(?:[.:/$]|::)+[A-Za-z_$<*][\w$<>*-]*)+(?:[/#:(]\S*)?"
 )
 _THREADS: Final = re.compile(
     r"(?i)main|thread|exec|worker|pool|nio|executor|scheduler|dispatcher|^qtp|^Timer-\d"
@@ -25,12 +26,13 @@ _THREADS: Final = re.compile(
 _SUFFIXES: Final = (
     "c|cc|cpp|cxx|h|hh|hpp|m|go|rs|py|rb|php|js|ts|java|kt|scala|cs|lua|pl|pm|ex|exs|erl|swift|sql"
 )
-_POSITION: Final = re.compile(rf"\S*\.(?:{_SUFFIXES})(?:[:(]\d+\)?)?(?:[:@]\S*)?:?")
+_POSITION: Final = re.compile(rf"\S*\.(?:{_SUFFIXES})(?:[:(.]\d+\)?)?(?:[:@]\S*)?:?")
 _NAME: Final = r"[A-Za-z_][\w.$@+-]*(?:[/:]{1,2}[A-Za-z_][\w.$@+-]*)*?"
 _WITH_IDS: Final = re.compile(
     rf"(?P<name>{_NAME})(?:(?P<open>[/:#\[(<@,])(?P<pid>\d+)(?:(?P<between>[.:/,])(?P<tid>\d+))?(?P<close>[\])>]?))?"
 )
 _WITH_CONTEXT: Final = re.compile(r"(?P<name>[A-Za-z_][\w./+-]*)(?P<context>[(<\[]\S*[)>\]])?")
+_PADDED_LINE: Final = re.compile(r"[ \t]+(?=:\d+$)")  # as in `salt.master      :123`
 _COMPONENT: Final = re.compile(r"[A-Za-z][A-Za-z_-]*(?: [A-Za-z][\w-]*){0,2}(?::[\w:.]+)?")
 _CLOSING: Final = {"[": "]", "(": ")", "<": ">"}
 
@@ -64,12 +66,15 @@ def split_ids(values: Sequence[str]) -> NameParts | None:
         The structure; None if less than 20% of the values have such a part, or any value has
         another structure, such as a position in source code or a host with a port.
     """
+    padded = [_PADDED_LINE.sub("", value) for value in values]
+    is_padded = padded != [*values]
+    values = padded
     found = [match for value in values if (match := _WITH_IDS.fullmatch(value)) is not None]
     forms = {(match["open"], match["close"]) for match in found if match["open"] is not None}
-    if not values or _are_positions(values):
+    if not values or are_positions(values):
         return None
     if len(found) == len(values) and len(forms) == 1:
-        return _of_ids(found, *forms.pop())
+        return _of_ids(found, *forms.pop(), is_padded=is_padded)
     others = [match for value in values if (match := _WITH_CONTEXT.fullmatch(value)) is not None]
     if len(others) < len(values) or 5 * sum(bool(of["context"]) for of in others) < len(values):
         return None
@@ -82,14 +87,20 @@ def split_ids(values: Sequence[str]) -> NameParts | None:
     )
 
 
-def _of_ids(found: Sequence[re.Match[str]], opening: str, closing: str) -> NameParts | None:
+def _of_ids(
+    found: Sequence[re.Match[str]], opening: str, closing: str, *, is_padded: bool
+) -> NameParts | None:
     names = [match["name"] for match in found]
     if closing != _CLOSING.get(opening, "") or 5 * sum(bool(of["pid"]) for of in found) < len(
         found
     ):
         return None
-    if opening == ":" and (are_hosts(names, may_differ=True) or any(":" in of for of in names)):
-        return None  # hosts with ports, and `module:function:line`
+    if opening == ":" and any(":" in of for of in names):
+        return None  # as `module:function:line`
+    if opening == ":" and are_hosts(names, may_differ=True) and not all(of["tid"] for of in found):
+        return None  # hosts with ports
+    if opening == ":" and {of["between"] for of in found} == {"."}:
+        return None  # keys with numbers, such as `Time:1.25`
     if infer_text_type([of["pid"] for of in found if of["pid"]]) != "long":
         return None  # with leading zeros, such as the number of a line
     betweens = collections.Counter(match["between"] for match in found if match["pid"])
@@ -101,7 +112,8 @@ def _of_ids(found: Sequence[re.Match[str]], opening: str, closing: str) -> NameP
     if (between := next(iter(betweens))) is not None:
         ids += quote_pattern(between) + r"(?P<{2}>\d+)"
         others["tid"] = [match["tid"] for match in found]
-    ids = f"{quote_pattern(opening)}{ids}{quote_pattern(closing)}"
+    space = "[ \\t]*" if is_padded else ""
+    ids = f"{space}{quote_pattern(opening)}{ids}{quote_pattern(closing)}"
     ids = ids if all(match["pid"] for match in found) else f"(?:{ids})?"
     return NameParts(rf"(?P<{{0}}>[A-Za-z_][\w.$@+:/-]*?){ids}", names, others)
 
@@ -118,7 +130,7 @@ def bracket_name(values: Sequence[str]) -> str:
     of_type = infer_text_type(values)
     if of_type in ("long", "double"):
         return "pid" if of_type == "long" and are_ids(values) else "number"
-    if _are_positions(values):
+    if are_positions(values):
         return "caller"
     if sum(bool(_THREADS.search(value)) for value in values) >= 0.3 * len(values):
         is_logger = all("." in value and "dispatcher" not in value for value in values)
@@ -157,13 +169,20 @@ def word_name(values: Sequence[str], *, is_behind: bool) -> str:
         return "word"
     if "-" in values:
         return "label"
-    if _are_positions(values):
+    if are_positions(values):
         return "caller"
+    if is_behind and 2 * sum(bool(_THREADS.match(value)) for value in values) > len(values):
+        return "thread"
     if dotted:
         return "program" if all(value.endswith(".exe") for value in values) else "logger"
     return "component"
 
 
-def _are_positions(values: Sequence[str]) -> bool:
-    # Positions in source code, such as `main.go:12`.
+def are_positions(values: Sequence[str]) -> bool:
+    """Return whether most values are positions in source code, such as `main.go:12`."""
     return sum(_POSITION.fullmatch(of) is not None for of in values) >= MOST * max(len(values), 1)
+
+
+def quantity_name(unit: str) -> str:
+    """Return the proposed field name for numbers with a unit: `duration` or `number`."""
+    return "duration" if unit in TIME_UNITS else "number"

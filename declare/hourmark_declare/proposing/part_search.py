@@ -18,6 +18,9 @@ KEY: Final = re.compile(r"(?P<key>[A-Za-z_][\w.@-]*)(?P<mark>=|:[ \t]+)")
 DATE_LIKE: Final = re.compile(r"\d{4}[-./]\d\d[-./]\d\d(?=\s)")
 
 
+QUANTITY: Final = re.compile(r"(?P<x>\d+(?:\.\d+)?)(?P<unit>[A-Za-z\u00b5%]{1,3})(?=[\s,;|\])]|$)")
+
+
 class LineCursor(NamedTuple):
     """The current position in the analysis of one log record.
 
@@ -151,6 +154,13 @@ def are_short(values: Sequence[str]) -> bool:
     short = sum(len(value.split()) <= 3 for value in values)
     padded = sum("  " in value or "\t" in value for value in values)
     return short >= MOST * len(values) and 2 * padded < len(values)
+
+
+def are_short_names(values: Sequence[str]) -> bool:
+    """Return whether values are short; those of several words must also vary little."""
+    return are_short(values) and (
+        all(len(value.split()) <= 1 for value in values) or vary_little(values)
+    )
 
 
 def vary_little(values: Sequence[str]) -> bool:

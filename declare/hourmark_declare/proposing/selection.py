@@ -121,7 +121,10 @@ def propose(sample: FileSample, name: str, *, zone: str, host: str) -> Proposal:
         The selected format, with the results of parsing the sample.
     """
     tried: list[Proposal] = []
-    for candidate in itertools.chain.from_iterable(form(sample) for form in CANDIDATE_SOURCES):
+    bare = sample.without_mark
+    sources = (form(bare) for form in CANDIDATE_SOURCES)
+    for candidate in itertools.chain.from_iterable(sources):
+        candidate = candidate if bare is sample else candidate.with_mark
         if (proposal := _evaluate(sample, name, candidate, zone, host)) is None:
             continue
         tried.append(proposal)

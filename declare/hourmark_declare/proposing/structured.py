@@ -11,6 +11,7 @@ from typing import Any, Final
 from hourmark_declare.proposing.candidate import MESSAGE, Candidate
 from hourmark_declare.proposing.declared_keys import Path, choose_keys, host_path
 from hourmark_declare.proposing.file_sample import FileSample, text_type
+from hourmark_declare.proposing.hosts import choose_host_key
 from hourmark_declare.proposing.nested_json import infer_nested_fields
 from hourmark_declare.proposing.time_formats import choose_time_format
 from hourmark_declare.proposing.value_types import (
@@ -19,17 +20,18 @@ from hourmark_declare.proposing.value_types import (
     optional_field,
     parse_json_objects,
 )
-from hourmark_declare.proposing.vocabulary import HOST_KEYS, first_key, names_time, time_key_rank
+from hourmark_declare.proposing.vocabulary import names_time, time_key_rank
 from hourmark_delivery_service.parsing.forms import move_declared_keys
 from hourmark_delivery_service.parsing.syslog.forms import parse_syslog_forms
 
-_PAIR: Final = re.compile(r'(?P<key>[^\s="]+)=(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^\s"]*))')
+_PAIR: Final = re.compile(
+    r'(?<!\S)(?P<key>[\w.@/\[\]#$+-]+)=(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^\s"]*))'
+)
 _MORE: Final = "more"
 _MOST: Final = 0.9
 _COERCED_MIN: Final = 10  # values, of which two differ, for a number in quotes to be one
 _OBSERVED: Final = ("time", "observed")
 _HEADER_FIELDS: Final = ("program", "pid")
-_OF_REQUESTS: Final = frozenset(("method", "request", "request_method", "uri", "url", "path"))
 
 
 def json_line_candidates(sample: FileSample) -> Iterator[Candidate]:
@@ -90,10 +92,10 @@ def logfmt_candidates(sample: FileSample) -> Iterator[Candidate]:
         sample: First and last lines of a log file.
 
     Yields:
-        One candidate format; nothing if no line contains at least two key-value pairs.
+        One candidate format; nothing if at most half of the lines consist of key-value pairs.
     """
     rows = [row for line in sample.lines if len(row := _pairs(line.decode(errors="replace"))) > 1]
-    if not rows:
+    if 2 * len(rows) <= sum(bool(line.strip()) for line in sample.lines):
         return
     time = detect_time_settings(rows, sample.written_ms)
     host = _host_key(rows)
@@ -220,6 +222,7 @@ def _nested(sample: FileSample) -> Iterator[Candidate]:
         "time": "observed",
         "field": MESSAGE,
     }
+    line |= {"host_field": "host"} if found.has_host else {}
     fields = [optional_field(name, of) for name, of in found.types.items()]
     yield Candidate(
         form="JSON lines with the time within an object",
@@ -242,14 +245,11 @@ def _joined_objects(lines: Sequence[bytes]) -> list[bytes]:
 
 
 def _host_key(rows: Sequence[Mapping[str, Any]]) -> str | None:
-    # The key that contains the host; of a log of requests, `host` is that of the request.
-    keys = {key for row in rows for key in row}
-    key = first_key(keys, HOST_KEYS)
-    if key is None or (key.lower() in ("host", "server_name") and keys & _OF_REQUESTS):
-        return None
-    values = [row[key] for row in rows if key in row]
-    texts = [value for value in values if isinstance(value, str) and 0 < len(value) <= 255]
-    return key if len(texts) >= _MOST * len(rows) and len(texts) == len(values) else None
+    columns = collections.defaultdict[str, list[Any]](list)
+    for row in rows:
+        for key, value in row.items():
+            columns[key].append(value)
+    return choose_host_key(columns, len(rows))
 
 
 def _numbers_in_quotes(rows: Sequence[Mapping[str, Any]], excluded: set[str]) -> dict[str, str]:
@@ -273,6 +273,8 @@ def _numbers_in_quotes(rows: Sequence[Mapping[str, Any]], excluded: set[str]) ->
 
 def _pairs(line: str) -> dict[str, str]:
     found = [*_PAIR.finditer(line)]
+    if 2 * sum((of["plain"] or "").endswith((",", ";")) for of in found) > len(found):
+        return {}  # pairs of another form, as Postfix writes them
     covered = sum(match.end() - match.start() for match in found)
     return (
         {match["key"]: match["quoted"] or match["plain"] or "" for match in found}

@@ -19,6 +19,7 @@ from hourmark_declare.proposing.zone_names import ABBREVIATION_PATTERN
 _RECORDS_BELOW: Final = 0.98  # share of lines with a timestamp: others belong to records
 _WITHIN: Final = 120  # bytes of a line in which its timestamp must begin
 _MONTH: Final = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+_ANY_MONTH: Final = f"(?i:{_MONTH[3:-1]})"  # in capitals, too
 _LONG_MONTH: Final = (
     "(?:January|February|March|April|May|June|July|August|September|October|November|December)"
 )
@@ -35,13 +36,13 @@ _DATES: Final[Sequence[tuple[str, tuple[str, ...]]]] = (
     (r"\d{4}\.\d\d\.\d\d", ("%Y.%m.%d",)),
     (r"\d{4}(?:0\d|1[0-2])[0-3]\d", ("%Y%m%d",)),
     (rf"\d{{1,2}}/{_MONTH}/\d{{4}}", ("%d/%b/%Y",)),
-    (rf"\d{{1,2}}-{_MONTH}-\d{{4}}", ("%d-%b-%Y",)),
-    (rf"\d{{1,2}}-{_MONTH}-\d\d", ("%d-%b-%y",)),
+    (rf"\d{{1,2}}-{_ANY_MONTH}-\d{{4}}", ("%d-%b-%Y",)),
+    (rf"\d{{1,2}}-{_ANY_MONTH}-\d\d", ("%d-%b-%y",)),
     (rf"{_DAY_NAME}, \d{{1,2}} {_MONTH} \d{{4}}", ("%a, %d %b %Y",)),
     (rf"\d{{1,2}} {_MONTH} \d{{4}}", ("%d %b %Y",)),
     (rf"{_DAY_NAME} {_MONTH} [ \d]\d,? \d{{4}}", ("%a %b %e %Y",)),
     (rf"{_MONTH} [ \d]?\d, \d{{4}}", ("%b %d, %Y",)),
-    (rf"\d{{1,2}}{_MONTH}\d{{4}}", ("%d%b%Y",)),
+    (rf"\d{{1,2}}{_ANY_MONTH}\d{{4}}", ("%d%b%Y",)),
     (rf"\d{{1,2}}\.{_MONTH}\.\d{{4}}", ("%d.%b.%Y",)),
     (rf"{_DAY_NAME} \d{{1,2}} {_MONTH} \d{{4}}", ("%a %d %b %Y",)),
     (rf"{_LONG_MONTH} \d{{1,2}}, \d{{4}}", ("%B %d, %Y",)),
@@ -55,6 +56,7 @@ _DATES: Final[Sequence[tuple[str, tuple[str, ...]]]] = (
     (rf"{_DAY_NAME} {_MONTH} [ \d]\d", ("%a %b %e",)),
     (rf"{_MONTH} [ \d]\d", ("%b %e",)),
     (rf"{_MONTH} \d", ("%b %e",)),
+    (rf"{_MONTH}\d\d", ("%b%d",)),
     (rf"\d{{1,2}} {_MONTH}", ("%d %b",)),
     (rf"\d{{1,2}}-{_MONTH}", ("%d-%b",)),
     (r"\d\d-\d\d", ("%m-%d", "%d-%m")),
@@ -65,11 +67,11 @@ _DATES: Final[Sequence[tuple[str, tuple[str, ...]]]] = (
 )
 _CLOCK: Final = r"(?:[01]?\d|2[0-3]):[0-5]?\d:[0-5]?\d"
 _REST: Final = (
-    r"(?P<between>T|::?|\||-|_|\t|,|;|, | at | - | @ |/(?=\d{6}\.|\d\d:\d\d:)|\.(?=\d{6}\b)|(?<=\d{8})(?=\d{6}\b)| time=| {1,3})"
+    r"(?P<between>T|::?|\||-|_|\t|,|;|, | at | - | @ |/(?=\d{6}\.|\d\d:\d\d:)|\.(?=\d{6}\b|\d\d:\d\d:)|(?<=\d{8})(?=\d{6}\b)| time=| {1,3})"
     rf"(?P<clock>{_CLOCK}|\d\d\.\d\d\.\d\d|[0-2]\d-[0-5]\d-[0-5]\d(?![\d-])|[0-2]\d[0-5]\d[0-5]\d(?!\d)|\d\d:\d\d(?![:\d]))"
     r"(?P<fraction>[.,]\d{1,9}|:\d{3}(?!\d))?(?P<half> ?[AaPp][Mm]\b)?"
-    r"(?P<zone>Z\b| ?[+-]\d\d:?\d\d\b| ?[+-]\d\d(?![\d:.-])|"
-    rf" (?:{ABBREVIATION_PATTERN})\b)?"
+    r"(?P<zone> ?Z\b| ?[+-]\d\d:?\d\d\b| ?[+-]\d\d(?![\d:.-])|"
+    rf" (?:{ABBREVIATION_PATTERN})\b|\+000(?!\d))?"
     r"(?P<year> (?:19|20)\d\d\b)?"
 )
 _UNIX: Final = (  # digits before the fraction, and format
@@ -84,9 +86,10 @@ _CLOCKS: Final = {  # pattern in a type file, and format
     r"\d\d-\d\d-\d\d": "%H-%M-%S",
     r"\d{6}": "%H%M%S",
 }
+_ENCLOSED: Final = re.compile(r"\[[^\[\]]*\]|\([^()]*\)|\"[^\"]*\"")  # counts as one word
 _RFC3339: Final = "%Y-%m-%dT%H:%M:%S%z"
 RFC3339_PATTERN: Final = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)"
-_BEFORE: Final = r"(?<![\d.:/-])"  # what precedes a date; a letter may
+_BEFORE: Final = r"(?<![\d./-])(?<!\d:)"  # what precedes a date; a letter may
 
 
 class TimestampFormat(NamedTuple):
@@ -138,10 +141,12 @@ def _grammar() -> Iterator[tuple[re.Pattern[str], str, tuple[str, ...]]]:
 
 _DATED: Final = tuple(_grammar())
 _CLOCK_FIRST: Final = re.compile(
-    rf"(?<![\w.:/-])(?P<clock>{_CLOCK})(?P<fraction>[.,]\d{{1,9}})? (?P<date>\d\d/\d\d/\d{{4}}|\d\d\.\d\d\.\d{{4}}|\d{{4}}-\d\d-\d\d)\b"
+    rf"(?<![\w.:/-])(?P<clock>{_CLOCK})(?P<fraction>[.,]\d{{1,9}})?"
+    r"(?P<between> |(?:\+000)?\" date=\"| date=)"
+    r"(?P<date>\d\d/\d\d/\d{4}|\d\d-\d\d-\d{4}|\d\d\.\d\d\.\d{4}|\d{4}-\d\d-\d\d)\b"
 )
 _CLOCK_ALONE: Final = re.compile(
-    r"(?<![\w.:/-])(?P<clock>\d\d:\d\d:\d\d)(?P<fraction>[.,]\d{1,9})?(?!\w|:\d)"
+    r"(?<![\w.:/-])(?P<clock>\d\d:\d\d:\d\d)(?P<fraction>[.,]\d{1,9}|:\d{3})?(?!\w|:\d)"
 )
 _UNIX_TIMES: Final = [
     (re.compile(rf"(?<![\w.:/+-]){pattern}(?![\w./-])"), pattern, form) for pattern, form in _UNIX
@@ -233,10 +238,10 @@ def _dated_match(match: re.Match[str], date: str, formats: tuple[str, ...]) -> T
         rest = rest.replace("%H", "%I")
     if zone := match["zone"]:
         space = " " * zone.startswith(" ")
-        if zone.strip()[0].isalpha() and zone != "Z":
+        if zone.strip()[0].isalpha() and zone.strip() != "Z":
             pattern, rest = pattern + space + "[A-Z]{3,4}", rest + space + "%Z"
-        elif zone.strip() == "+00":  # no abbreviation of any zone
-            pattern, rest = pattern + space + r"\+00", rest + space + "+00"
+        elif zone.strip() in ("+00", "+000"):  # no abbreviation of any zone
+            pattern, rest = pattern + space + quote_pattern(zone.strip()), rest + zone
         elif len(zone.strip()) == 3:
             pattern, rest = pattern + space + r"[+-]\d\d", rest + space + "%Z"
         else:
@@ -270,8 +275,10 @@ def _clock_first_match(match: re.Match[str]) -> TimestampMatch:
     date, formats = next(
         (pattern, formats) for pattern, formats in _DATES if re.fullmatch(pattern, match["date"])
     )
-    first, *others = [f"{clock.format} {of}" for of in formats]
-    form = TimestampFormat(f"{clock.pattern} {date}", first, tuple(others))
+    between = match["between"]
+    first, *others = [f"{clock.format}{between}{of}" for of in formats]
+    pattern = f"{clock.pattern}{quote_pattern(between)}{date}"
+    form = TimestampFormat(pattern, first, tuple(others))
     return TimestampMatch(form, match.start(), match.end())
 
 
@@ -310,13 +317,14 @@ def find_common_timestamp(lines: Sequence[bytes]) -> CommonTimestamp | None:
     texts = [line.decode("latin-1") for line in lines]
     for index, text in enumerate(texts):
         for one in find_timestamps(text):
-            words = len(text[: one.start].split())
+            words = len(_ENCLOSED.sub("x", text[: one.start]).split())
             place = places.setdefault((_without_fraction(one.form.format), words), _Place({}, {}))
             if index not in place.spans:
                 place.spans[index] = one.start, one.end
                 place.forms[one.form] = place.forms.get(one.form, 0) + 1
     if not places:
         return None
+    places |= _merged(places, written)
     most = max(len(place.spans) for place in places.values())
 
     def rank(place: _Place) -> tuple[bool, bool, bool, float, int]:
@@ -336,6 +344,25 @@ def find_common_timestamp(lines: Sequence[bytes]) -> CommonTimestamp | None:
     if len(spans) < _RECORDS_BELOW * written:
         spans = _record_starts(texts, spans)
     return CommonTimestamp(place.common_form(), len(spans) / max(written, 1), spans)
+
+
+def _merged(places: dict[tuple[str, int], _Place], written: int) -> dict[tuple[str, int], _Place]:
+    # Places of one format behind a differing number of words, if only together all lines have one.
+    merged: dict[tuple[str, int], _Place] = {}
+    for form in {form for form, _ in places}:
+        same = [place for (of, _), place in sorted(places.items()) if of == form]
+        lines = {index for place in same for index in place.spans}
+        if len(lines) < _RECORDS_BELOW * written or any(
+            len(place.spans) >= _RECORDS_BELOW * len(lines) for place in same
+        ):
+            continue
+        whole = merged[form, -1] = _Place({}, {})
+        for place in same:
+            for index, span in place.spans.items():
+                whole.spans.setdefault(index, span)
+            for one, count in place.forms.items():
+                whole.forms[one] = whole.forms.get(one, 0) + count
+    return {key: _Place(dict(sorted(of.spans.items())), of.forms) for key, of in merged.items()}
 
 
 class _Place(NamedTuple):

@@ -12,6 +12,11 @@ from hourmark.avro.framing import ENVELOPE_NAMES
 
 FIELDS_MAX: Final = 100  # fields of one type; others are kept in a map
 _LONGS: Final = range(-(1 << 63), 1 << 63)
+# Regular expressions for the texts of numbers that `infer_text_type` recognizes.
+NUMBER_PATTERNS: Final[Mapping[str, str]] = {
+    "long": r"[+-]?\d+",
+    "double": r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?",
+}
 
 
 def optional_field(name: str, avro_type: str) -> dict[str, Any]:
@@ -85,7 +90,7 @@ def infer_text_type(values: Iterable[str]) -> str:
         return "long"
     if (
         seen
-        and all(re.fullmatch(r"-?\d+(?:\.\d+)?", value) for value in seen)
+        and all(re.fullmatch(r"-?\d+(?:\.\d+(?:[eE][+-]?\d+)?)?", value) for value in seen)
         and any("." in value for value in seen)
     ):
         return "double"

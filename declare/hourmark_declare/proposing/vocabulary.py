@@ -12,7 +12,7 @@ LEVELS: Final = (
     "WARNING|WARN|ERROR|ERR|CRITICAL|CRIT|FATAL|ALERT|EMERGENCY|EMERG|SEVERE|LOG|PANIC|SYSTEM|"
     "INF|WRN|DBG|FTL|VRB|TRC|NTC|FAILURE|STATEMENT|DETAIL|HINT|CONTEXT|DEBUG[1-5]|"
     "DBUG|ERRO|CRT|FAIL|TRCE|LOG_[A-Z]+|NOTIFICATION|DISPLAY|VERYVERBOSE|FAULT|ASSERT|INFOS|MAJOR|MINOR|"
-    "WARNUNG|FEHLER|ERREUR|AVERTISSEMENT|ADVERTENCIA|SCHWERWIEGEND|GRAVE"
+    "DEPRECATED|FATAL ERROR|PARSE ERROR|WARNUNG|FEHLER|ERREUR|AVERTISSEMENT|ADVERTENCIA|SCHWERWIEGEND|GRAVE"
 )
 # Forms of a level, and the share of lines that must have it: a word that begins a sentence is no level.
 LEVEL_FORMS: Final = (
@@ -20,6 +20,7 @@ LEVEL_FORMS: Final = (
     (rf"[\[<(][ \t]*(?P<level>(?i:{LEVELS}))[ \t]*[\]>)]:?", 0.5),
     (rf"(?P<level>(?i:{LEVELS})):", 0.5),
     (rf"(?P<level>(?i:{LEVELS}))\b", 0.9),
+    (r"(?P<level>Pa|Cr|Er|Wa|No|In|Ve|Db|Tr)\(\d+\)", 0.9),  # VMware, with a priority
 )
 LEVEL_LETTERS: Final = frozenset("VDTIWEFCNAS")
 _USUAL_LETTERS: Final = frozenset("IWEDiwed")
@@ -41,41 +42,6 @@ LEVEL_KEYS: Final = (
     "lvl",
     "priority",
     "s",
-)
-HOST_KEYS: Final = (
-    "hostname",
-    "host",
-    "_hostname",
-    "host_name",
-    "host.name",
-    "computername",
-    "computer",
-    "s_computername",
-    "machine",
-    "machinename",
-    "node",
-    "nodename",
-    "server",
-    "server_name",
-    "servername",
-    "devname",
-    "device_name",
-    "devicename",
-    "device_hostname",
-    "dvchost",
-    "dvc",
-    "sysname",
-    "system_name",
-    "systemname",
-    "host.hostname",
-    "agent.hostname",
-    "beat.hostname",
-    "machine_name",
-    "node_name",
-    "node.name",
-    "observer.name",
-    "src_hostname",
-    "instance_name",
 )
 PROGRAM_KEYS: Final = (
     "program",
@@ -104,22 +70,12 @@ TIME_KEYS: Final = (
     "asctime",
     "created_at",
 )
+TIME_UNITS: Final = frozenset(
+    ("ns", "us", "\u00b5s", "ms", "msec", "msecs", "s", "sec", "secs", "m", "min", "h")
+)
 REQUEST: Final = re.compile(r"[A-Z]{3,8} \S+(?: HTTP/[\d.]+)?|-")  # line of an HTTP request
 _TIME_NAME: Final = re.compile(r"(?i)time|date|(?:^|[_.@])ts$|_at$|created|when|start")
-_MACHINE: Final = re.compile(
-    r"(?i)node|host|srv|server|web|db|vm|ip-|compute|rack|gw|router|switch"
-)
-_MACHINE_NAME: Final = re.compile(
-    r"(?:node|host|srv|server|web|db|vm|ip|compute|rack|gw|rtr|router|sw|switch|fw|nas|ap|lb|pc|mac|esx|esxi|edge|prod|nx|core)"
-    r"-?[a-z0-9]*-?\d+(?:-[a-z0-9]+)*(?:\.[a-z0-9-]+)*"
-)
 _OTHER_TIME_NAME: Final = re.compile(r"(?i)end|stop|expir|finish|modif|ingest|observed|received")
-_THREAD_SHAPE: Final = re.compile(r"(?i).*(?:thread|exec|pool|-nio|dispatcher)")
-_HOST_SHAPE: Final = re.compile(
-    r"[A-Za-z][A-Za-z0-9-]*(?::[A-Za-z][A-Za-z0-9-]*)?(?<=[0-9])(?:\.[A-Za-z0-9-]+)*"
-    r"|[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.(?:com|net|org|local|internal|lan|edu|gov|io|corp)"
-    r"|localhost"
-)
 
 
 def is_level(text: str) -> bool:
@@ -166,40 +122,6 @@ def are_level_letters(values: Iterable[str]) -> bool:
     )
 
 
-def are_hosts(values: Iterable[str], *, may_differ: bool = False) -> bool:
-    """Return whether the values of a column look like host names, such as `web-01`.
-
-    Args:
-        values: Values of one column.
-        may_differ: Whether all values may be different. If False, values must repeat, or begin with
-            a word such as `node` or `srv`, because identifiers may look like host names.
-
-    Returns:
-        True if at least 90% of the values look like host names; False if there are no values.
-    """
-    seen = [*values]
-    hosts = sum(
-        _HOST_SHAPE.fullmatch(value) is not None and not _THREAD_SHAPE.match(value)
-        for value in seen
-    )
-    if not seen or hosts < 0.9 * len(seen):
-        return False
-    machines = sum(_MACHINE.match(value) is not None for value in seen)
-    return may_differ or len(set(seen)) <= max(0.5 * len(seen), 1) or machines >= 0.9 * len(seen)
-
-
-def are_machines(values: Iterable[str]) -> bool:
-    """Return whether all values are host names that begin with a kind of machine, such as `web-1`.
-
-    Args:
-        values: Values of one column; the result is False if there are none.
-    """
-    seen = {*values}
-    return bool(seen) and all(
-        _MACHINE_NAME.fullmatch(value) and not _THREAD_SHAPE.match(value) for value in seen
-    )
-
-
 def time_key_rank(name: str) -> int:
     """Rank the name of a key by how likely the key contains the event time.
 
@@ -232,20 +154,10 @@ def names_time(name: str) -> bool:
     return time_key_rank(name) < len(TIME_KEYS) + 3
 
 
-def first_key(names: Iterable[str], known: Sequence[str]) -> str | None:
-    """Return the key of a log line that comes first in a list of well-known names.
-
-    Args:
-        names: Keys of the line. The comparison with `known` is case-insensitive.
-        known: Well-known names in lower case, in order of preference.
-
-    Returns:
-        The key, spelled as in `names`; None if no key is in `known`.
-    """
-    by_lower = {name.lower(): name for name in reversed([*names])}
-    return next((by_lower[key] for key in known if key in by_lower), None)
-
-
 def quote_pattern(text: str) -> str:
-    r"""Return an RE2 regular expression that matches a text literally. A tab becomes `\t`."""
-    return re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", text).replace("\t", r"\t")
+    r"""Return an RE2 regular expression that matches a text literally.
+
+    A tab becomes `\t`, and other control characters become `\x01` and the like.
+    """
+    quoted = re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", text).replace("\t", r"\t")
+    return re.sub(r"[\x00-\x1f\x7f]", lambda match: f"\\x{ord(match[0]):02x}", quoted)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import collections
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from hourmark_declare.proposing.part_names import bracket_name, split_ids, word_name
+from hourmark_declare.proposing.hosts import are_hosts
+from hourmark_declare.proposing.part_names import are_positions, bracket_name, split_ids, word_name
 from hourmark_declare.proposing.part_search import (
     DATE_LIKE,
     KEY,
@@ -21,13 +22,19 @@ from hourmark_declare.proposing.part_search import (
     LinePart,
     PartSearch,
     are_short,
+    are_short_names,
     timestamp_at,
     vary_little,
 )
-from hourmark_declare.proposing.vocabulary import LEVEL_FORMS, are_hosts, quote_pattern
+from hourmark_declare.proposing.vocabulary import (
+    LEVEL_FORMS,
+    LEVELS,
+    is_level,
+    quote_pattern,
+)
 
 _WORDS_AHEAD: Final = 8
-_LOGGER: Final = re.compile(r"(?P<x>[A-Za-z_$][\w$-]*(?:(?:\.|::|/|\$)[\w$<>-]+)+)(?=[ \t\x1b])")
+_LOGGER: Final = re.compile(r"(?P<x>[A-Za-z_$][\w$-]*(?:(?:\.|::?|/|\$)[\w$<>-]+)+)(?=[\s\x1b]|$)")
 _COLON_WORD: Final = re.compile(r"(?P<x>[^\s:|\[\]\"']\S*?)[ \t]*:(?:[ \t]+|$)")
 _TIGHT_COLON: Final = re.compile(r"(?P<x>[A-Za-z_][\w.-]*):")
 _BEFORE_BRACKET: Final = re.compile(r"(?P<x>[^\s\[\]]+)\](?=[ \t]|$)")
@@ -37,14 +44,20 @@ _DASHED: Final = re.compile(
 )
 _PIPED: Final = re.compile(r"(?P<x>[^|\n]{0,80}?)[ \t]*\|")
 _WORD: Final = re.compile(r"(?P<x>[^\s|\[\]\"\x1b][^\s|\"\x1b]*)")
+_COMPOUND: Final = re.compile(
+    r"(?P<x>[^\s/|\[\]:]+(?P<mark>[/|])[^\s/|\[\]:]+(?:(?P=mark)[^\s/|\[\]:]+)*):?(?=\s|$)"
+)
 _BEFORE_PAREN: Final = re.compile(r"(?P<x>[A-Za-z][\w.-]*)(?=\()")
+_BEFORE_OPEN: Final = re.compile(r"(?P<x>[A-Za-z][\w.-]*)(?=\[)")
+_BEFORE_ARROW: Final = re.compile(r"(?P<x>[^\s\[\]\"<>]+?)->")
 _WORD_UP_TO: Final = {
     "]": re.compile(r"(?P<x>[^\s\[\]]+)(?=\])"),
     ")": re.compile(r"(?P<x>[^\s()]+)(?=\))"),
-    ",": re.compile(r"(?P<x>[^\s,]+)(?=,)"),
+    ",": re.compile(r"(?P<x>[^\s,;]+)(?=[,;])"),
 }
 _LEVEL: Final = f"(?:{LEVEL_FORMS[0][0]}|{LEVEL_FORMS[1][0].replace('<level>', '<l2>')})"
 _THREAD_AND_LOGGER: Final = re.compile(r"\S+(?: \S+)?[ \t]+[A-Za-z_][\w$-]*(?:(?:\.|::)[\w$-]+)+")
+_Option = tuple[re.Pattern[str], str, str, Callable[[Sequence[str]], bool]]
 
 
 class WordSearch(PartSearch):
@@ -57,35 +70,15 @@ class WordSearch(PartSearch):
             if self._state.open_brackets
             else None
         )
-        # What is searched, the pattern of the value, what is behind it, and a plausibility check.
-        options: list[tuple[re.Pattern[str], str, str, Callable[[Sequence[str]], bool]]] = [
-            (
-                _DASHED,
-                r"(?P<{0}>[^\s|\[\"](?:[^|\n\[\]]{{0,60}}?[^\s|\[\]])??)",
-                r"[ \t]+[-|:>]+[ \t]+",
-                are_short,
-            ),
-            (_COLON_WORD, r"(?P<{0}>[^\s:|\[\]\"']\S*?)", r"[ \t]*:(?:[ \t]+|$)", vary_little),
-            (_PIPED, r"(?P<{0}>[^|\n]{{0,80}}?)", r"[ \t]*\|", are_short),
-        ]
-        if closing is not None:
-            inside = r"[^\s\[\]]" if closing is _WORD_UP_TO["]"] else r"[^\s()]"
-            options.insert(0, (closing, f"(?P<{{0}}>{inside}+)", "", are_short))
-        if self._state.time_read or not self._state.has_time:
-            options += [
-                (_BEFORE_BRACKET, r"(?P<{0}>[^\s\[\]]+)", r"\]", vary_little),
-                (_BEFORE_PAREN, r"(?P<{0}>[A-Za-z][\w.-]*)", "", vary_little),
-                (_PADDED, r"(?P<{0}>[^\s|\[\]\"\x1b]+)", "", vary_little),
-                (_LOGGER, r"(?P<{0}>[^\s|\[\]\"\x1b]+)", "", vary_little),
-            ]
-        for search, pattern, suffix, is_plausible in options:
+        for search, pattern, suffix, is_plausible in self._options(closing):
             found = self._matching(cursors, search)
             if not self._enough(found):
                 continue
             values = [match["x"] for match in found.values()]
             ends = {n: m.end() for n, m in found.items()}
-            if search is _BEFORE_PAREN and len({*values}) == 1 and len(values) > 10:
-                self._state.pending_key = values[0]  # as in `User(ann)`
+            is_constant = len({*values}) == 1 and len(values) > 10
+            if search in (_BEFORE_PAREN, _BEFORE_OPEN) and is_constant:
+                self._state.pending_key = values[0]  # as in `User(ann)` and `SERVER[web-1]`
                 return LinePart(quote_pattern(values[0]), ends, {})
             if (named := split_ids(values)) is not None and vary_little(named.names):
                 name = word_name(named.names, is_behind=self._state.time_read)
@@ -102,7 +95,11 @@ class WordSearch(PartSearch):
                     ends,
                     {"thread": [of[0] for of in pairs], "logger": [of[1] for of in pairs]},
                 )
-            if is_plausible(values):
+            if is_plausible(values) or (
+                search is _COLON_WORD
+                and are_positions(values)
+                and vary_little([re.sub(r":\d+$", "", value) for value in values])
+            ):
                 name = word_name(values, is_behind=self._state.time_read)
                 return LinePart(pattern + suffix, ends, {name: [*values]})
         if self._is_anchored(cursors):
@@ -120,6 +117,57 @@ class WordSearch(PartSearch):
                 )
         return None
 
+    def _options(self, closing: re.Pattern[str] | None) -> list[_Option]:
+        # What is searched, the pattern of the value, what is behind it, and a plausibility check.
+        options: list[_Option] = [
+            (
+                _DASHED,
+                r"(?P<{0}>[^\s|\[\"](?:[^|\n\[\]]{{0,60}}?[^\s|\[\]])??)",
+                r"[ \t]+[-|:>]+[ \t]+",
+                are_short_names,
+            ),
+            (_COLON_WORD, r"(?P<{0}>[^\s:|\[\]\"']\S*?)", r"[ \t]*:(?:[ \t]+|$)", vary_little),
+            (_PIPED, r"(?P<{0}>[^|\n]{{0,80}}?)", r"[ \t]*\|", are_short),
+        ]
+        if closing is not None:
+            inside = r"[^\s\[\]]" if closing is _WORD_UP_TO["]"] else r"[^\s()]"
+            options.insert(0, (closing, f"(?P<{{0}}>{inside}+)", "", are_short))
+        if self._state.time_read or not self._state.has_time:
+            options += [
+                (_BEFORE_BRACKET, r"(?P<{0}>[^\s\[\]]+)", r"\]", vary_little),
+                (_BEFORE_PAREN, r"(?P<{0}>[A-Za-z][\w.-]*)", "", vary_little),
+                (_BEFORE_OPEN, r"(?P<{0}>[A-Za-z][\w.-]*)", "", vary_little),
+                (_BEFORE_ARROW, r"(?P<{0}>[^\s\[\]\"]+?)", "->", vary_little),
+                (_PADDED, r"(?P<{0}>[^\s|\[\]\"\x1b]+)", "", vary_little),
+                (_LOGGER, r"(?P<{0}>[^\s|\[\]\"\x1b]+)", "", vary_little),
+            ]
+        return options
+
+    def find_around_level(self, cursors: Sequence[LineCursor]) -> LinePart | None:
+        """Return words around a level with the same signs in between, as in `web-1/INFO/orders:`."""
+        if "level" in self._state.types:
+            return None
+        found = self._matching(cursors, _COMPOUND)
+        marks = {match["mark"] for match in found.values()}
+        if not self._enough(found) or len(marks) > 1:
+            return None
+        mark = marks.pop()
+        pieces = [match["x"].split(mark) for match in found.values()]
+        columns = [*zip(*pieces, strict=False)]
+        levels = [n for n, column in enumerate(columns) if all(map(is_level, column))]
+        if len({*map(len, pieces)}) > 1 or not levels or len({*columns[levels[0]]}) < 2:
+            return None
+        values: dict[str, list[str | None]] = {}
+        pattern = []
+        for number, column in enumerate(columns):
+            name = "level" if number == levels[0] else word_name(column, is_behind=True)
+            name = "host" if name in ("word", "component") and are_hosts(column) else name
+            unique = name if name not in values else f"{name}_{number}"
+            values[unique] = [*column]
+            pattern.append(rf"(?P<{{{number}}}>[^\s/|\[\]:]+)")
+        joined = quote_pattern(mark).join(pattern)
+        return LinePart(f"{joined}:?", {n: match.end() for n, match in found.items()}, values)
+
     def find_between_colons(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         """Return a word between colons without spaces, as in `INFO:shop.orders:started`."""
         found = {
@@ -135,18 +183,18 @@ class WordSearch(PartSearch):
         return LinePart(r"(?P<{0}>[A-Za-z_][\w.-]*):", ends, {name: [*values]})
 
     def find_between_commas(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        """Return a word between commas, as in `INFO, sw-1, started`."""
+        """Return a word between commas or semicolons, as in `INFO, sw-1, started`."""
         found = {
             n: match
             for n, match in self._matching(cursors, _WORD_UP_TO[","]).items()
-            if cursors[n].text[: cursors[n].at].rstrip().endswith(",")
+            if cursors[n].text[: cursors[n].at].rstrip().endswith((",", ";"))
         }
         values = [match["x"] for match in found.values()]
         if not self._enough(found) or not vary_little(values):
             return None
         ends = {n: match.end() for n, match in found.items()}
         name = word_name(values, is_behind=self._state.time_read)
-        return LinePart(r"(?P<{0}>[^\s,]+)", ends, {name: [*values]})
+        return LinePart(r"(?P<{0}>[^\s,;]+)", ends, {name: [*values]})
 
     def find_before_level(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         """Return up to three words before the level, with or without brackets in between."""
@@ -154,7 +202,7 @@ class WordSearch(PartSearch):
             return None
         search = re.compile(
             r"(?P<x>[^\s\[\]{}|\"]*[^\s\[\]{}|\":](?:[ \t]+[^\s\[\]{}|\"]*[^\s\[\]{}|\":]){0,2}?):?[ \t]+"
-            rf"(?=(?:\[[^\[\]]*\][ \t]*){{0,2}}{_LEVEL}[ \t:])"
+            rf"(?=(?:\[[^\[\]]*\][ \t]*){{0,2}}(?:{_LEVEL}[ \t:]|(?i:{LEVELS})[:\t]))"
         )
         found = self._matching(cursors, search)
         if not self._enough(found):
@@ -172,12 +220,20 @@ class WordSearch(PartSearch):
             name = word_name(named.names, is_behind=True)
             return LinePart(named.pattern + ":?", ends, {name: [*named.names], **named.others})
         if not vary_little(values):
-            return None
+            return self._context(found, values) if words == {1} else None
         if len(words) > 1:
             pattern = r"(?P<{0}>[^\s\[\]{{}}|\"]+(?:[ \t]+[^\s\[\]{{}}|\"]+){{0,2}}?):?"
             return LinePart(pattern, ends, {bracket_name(values): [*values]})
         pattern = r"(?P<{0}>[^\s\[\]{{}}|\"]*[^\s\[\]{{}}|\":]):?"
         return LinePart(pattern, ends, {word_name(values, is_behind=True): [*values]})
+
+    @staticmethod
+    def _context(found: Mapping[int, re.Match[str]], values: Sequence[str]) -> LinePart | None:
+        # An id in front of the level, such as that of a session.
+        if not all(any(map(str.isdigit, value)) for value in values):
+            return None
+        ends = {n: m.start() + len(of) for (n, m), of in zip(found.items(), values, strict=True)}
+        return LinePart(r"(?P<{0}>[^\s\[\]{{}}|\"]+)", ends, {"context": [*values]})
 
     def _is_anchored(self, cursors: Sequence[LineCursor]) -> bool:
         # Whether something specific follows after the same number of words in nearly all records.
@@ -222,6 +278,8 @@ def _anchors(cursor: LineCursor, at: int, words: int) -> Iterator[str]:
         yield "numbered"
     if words == 1 and re.match(r"[A-Z][ \t]+\S", rest):
         yield "letter"
+    if words == 1 and re.match(r"\d{1,3}(?:\.\d{1,3}){3}[\s:]", rest):
+        yield "address"
     if words == 1 and re.match(r"\d+[ \t]+\d+[ \t]", rest):
         yield "numbers"
     if words <= 2 and (match := PROGRAM.match(rest)) and (match["pid"] or match["end"]):

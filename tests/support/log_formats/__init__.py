@@ -17,6 +17,9 @@ from tests.support.log_formats import (
     more_tools,
     services,
     system,
+    varied_apps,
+    varied_servers,
+    varied_systems,
     web,
 )
 from tests.support.log_formats.model import LogFormat
@@ -39,4 +42,7 @@ FURTHER: Final[list[LogFormat]] = [
     *further_mixed.FORMATS,
     *further_servers.FORMATS,
     *held_back.FORMATS,
+    *varied_servers.FORMATS,
+    *varied_systems.FORMATS,
+    *varied_apps.FORMATS,
 ]

@@ -47,6 +47,21 @@ def iso(n: int) -> str:
     return f"{when(n):%Y-%m-%dT%H:%M:%S}"
 
 
+def day(n: int) -> str:
+    """Return the time of a record to the second, with a space between date and clock."""
+    return f"{when(n):%Y-%m-%d %H:%M:%S}"
+
+
+def micros(n: int) -> str:
+    """Return the microseconds of the time of a record, six digits."""
+    return f"{when(n).microsecond:06}"
+
+
+def epoch(n: int) -> int:
+    """Return the time of a record in Unix seconds."""
+    return int(when(n).timestamp())
+
+
 def message(n: int) -> str:
     """Return the text of a record, of differing length, without a time."""
     return MESSAGES[n % len(MESSAGES)].format(n=7 * n % 251)

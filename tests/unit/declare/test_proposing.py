@@ -23,11 +23,11 @@ from hourmark_declare.folder import load_declarations
 from hourmark_declare.init_cli import init
 from hourmark_declare.proposing.file_sample import read_sample
 from hourmark_declare.proposing.first_hours import choose_first_hour
+from hourmark_declare.proposing.hosts import are_hosts
 from hourmark_declare.proposing.selection import Proposal, propose
 from hourmark_declare.proposing.structured import detect_time_format
 from hourmark_declare.proposing.timestamps import find_timestamp
 from hourmark_declare.proposing.value_types import infer_json_type, infer_text_type
-from hourmark_declare.proposing.vocabulary import are_hosts
 from hourmark_declare.proposing.zone_names import zone_of_abbreviation
 from hourmark_declare.try_cli import try_
 from hourmark_declare.zones import machine_zone
@@ -336,6 +336,7 @@ def test_nothing_is_written_unasked(tmp_path: Path) -> None:
         (b"\n\n", "no line yet"),
         (b"\x1f\x8b\x08rest", "packed by gzip"),
         (b"a\x00b\n", "NUL"),
+        ("a\n".encode("utf-16"), "UTF-16"),
     ],
 )
 def test_what_has_no_lines_is_refused(tmp_path: Path, content: bytes, said: str) -> None:
@@ -462,12 +463,14 @@ def test_a_host_or_a_level_decides_what_is_syslog(tmp_path: Path) -> None:
         ([f"blk{n}" for n in range(9)], False),
         (["fail2ban.filter"] * 5, False),
         (["worker"] * 5, False),
+        (["kid1", "kid2"] * 5, False),
+        (["queue-0", "queue-1"] * 5, False),
         ([], False),
     ],
 )
 def test_what_looks_like_a_host(values: list[str], expected: bool) -> None:
     assert are_hosts(values) == expected
-    assert are_hosts([f"blk{n}" for n in range(9)], may_differ=True)
+    assert are_hosts([f"abc{n}" for n in range(9)], may_differ=True)
 
 
 def test_a_header_row_names_columns_and_is_no_row(tmp_path: Path) -> None:

@@ -1,0 +1,159 @@
+"""Recognizes the keys, columns and values that name the host which wrote a log line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+# In order of preference, in lower case without punctuation.
+_NAMES: Final = (
+    *("hostname", "host", "computername", "computer", "scomputername", "machine", "machinename"),
+    *("node", "nodename", "server", "servername", "serverhostname", "hostidentifier", "fqdn"),
+    *("devname", "devicename", "devicehostname", "dvchost", "dvc", "sysname", "systemname"),
+    *("hosthostname", "agenthostname", "beathostname", "observername", "observerhostname"),
+    *("srchostname", "instancename", "localhostname", "originhost", "loghost", "reportinghost"),
+    *("sensorname", "sensorhostname", "appliancename", "gatewayname", "vmname", "hostfqdn"),
+)
+_NAMED_HOST: Final = re.compile(r"(?P<whose>|[a-z]{2,}?)host(?:name|id|identifier|fqdn)?")
+_OTHERS: Final = re.compile(  # hosts that did not write the line
+    r"cs|sc|client|remote|dest|dst|target|peer|user|request|http|url|uri|proxy|upstream|src|source|"
+    r"virtual|backend|mail|smtp|forwarded|caller|query|db|database"
+)
+_CONSTANT: Final = re.compile(
+    r"[A-Za-z][A-Za-z0-9]*(?:[-_][A-Za-z0-9]+){0,3}-\d{1,4}(?:\.[A-Za-z0-9-]+)*"
+)
+_OTHER_KINDS: Final = (  # what else has a number: `thread-1`, `eth0`, `SHA-256`
+    *("thread", "pool", "worker", "exec", "task", "job", "step", "stage", "phase", "session"),
+    *("queue", "shard", "segment", "seg", "partition", "part", "replica", "block", "blk", "disk"),
+    *("cpu", "vcpu", "gpu", "nvme", "md", "loop", "slot", "unit", "lane", "channel", "chan", "kid"),
+    *("eth", "ens", "lo", "wlan", "vlan", "bridge", "br", "veth", "tun", "tap", "bond", "port"),
+    *("tty", "pts", "stream", "conn", "client", "child", "user", "item", "run", "seq", "msg", "id"),
+    *("event", "evt", "request", "req", "txn", "tx", "level", "type", "utf", "sha", "md", "aes"),
+    *("rsa", "rc", "iso", "tls", "tlsv", "ssl", "http", "ipv", "v", "x", "p", "t"),
+)
+_NO_HOST: Final = re.compile(rf"(?i)(?:{'|'.join(_OTHER_KINDS)})[-_.]?\d.*")
+_MACHINE: Final = re.compile(
+    r"(?i)node|host|srv|server|web|db|vm|ip-|compute|rack|gw|router|switch"
+)
+_MACHINE_NAME: Final = re.compile(
+    r"(?:node|host|srv|server|web|db|vm|ip|compute|rack|gw|rtr|router|sw|switch|fw|nas|ap|lb|pc|mac|esx|esxi|edge|prod|nx|core)"
+    r"-?[a-z0-9]*-?\d+(?:-[a-z0-9]+)*(?:\.[a-z0-9-]+)*"
+)
+_THREAD_SHAPE: Final = re.compile(r"(?i).*(?:thread|exec|pool|-nio|dispatcher)")
+_HOST_SHAPE: Final = re.compile(
+    r"[A-Za-z][A-Za-z0-9-]*(?::[A-Za-z][A-Za-z0-9-]*)?(?<=[0-9])(?:\.[A-Za-z0-9-]+)*"
+    r"|[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.(?:com|net|org|local|internal|lan|edu|gov|io|corp)"
+    r"|localhost"
+)
+_OF_REQUESTS: Final = frozenset(("method", "request", "request_method", "uri", "url", "path"))
+_MOST: Final = 0.9
+
+
+def host_rank(name: str) -> int | None:
+    """Rank the name of a key or column by how likely its value is the host of the line.
+
+    Args:
+        name: Name of the key, in any spelling: `hostName`, `host.name` and `HOST-NAME` are equal.
+
+    Returns:
+        A number, lower for likelier names; None if the name does not indicate a host, or indicates
+        that of another machine, such as `client_host`.
+    """
+    plain = re.sub(r"[^a-z0-9]", "", name.lower())
+    if plain in _NAMES:
+        return _NAMES.index(plain)
+    match = _NAMED_HOST.fullmatch(plain)
+    return len(_NAMES) if match is not None and not _OTHERS.match(match["whose"]) else None
+
+
+def first_host_key(names: Iterable[str]) -> str | None:
+    """Return the name that most likely indicates the host; None if no name does.
+
+    If there are names of a request, such as `method`, then `host` is that of the request.
+    """
+    names = [*names]
+    if {name.lower() for name in names} & _OF_REQUESTS:
+        names = [name for name in names if name.lower() not in ("host", "server_name")]
+    ranked = [
+        (rank, number, name)
+        for number, name in enumerate(names)
+        if (rank := host_rank(name)) is not None
+    ]
+    return min(ranked, default=(0, 0, None))[2]
+
+
+def choose_host_key(
+    columns: Mapping[str, Sequence[Any]], rows: int, *, is_exact: bool = False
+) -> str | None:
+    """Return the key whose name indicates the host, and whose values can be host names.
+
+    Args:
+        columns: Values of each key.
+        rows: Number of lines.
+        is_exact: Whether only well-known names are considered.
+
+    Returns:
+        The likeliest key; None if there is none. At least 90% of the lines must have it, and all of
+        its values must be texts of 1 to 255 characters, apart from `-`.
+    """
+    usable = {
+        key
+        for key, values in columns.items()
+        if (rank := host_rank(key)) is not None
+        and (rank < len(_NAMES) or not is_exact)
+        and len(values) >= _MOST * rows
+        and all(isinstance(value, str) and 0 < len(value) <= 255 for value in values)
+        and any(value != "-" and not value.isdigit() for value in values)
+    }
+    others = (key for key in columns if host_rank(key) is None)
+    return first_host_key([*(key for key in columns if key in usable), *others])
+
+
+def is_constant_host(values: Sequence[str]) -> bool:
+    """Return whether a column has one value in all rows, and this looks like a host: `NPS-1`."""
+    return (
+        len(values) >= 10
+        and len(set(values)) == 1
+        and _CONSTANT.fullmatch(values[0]) is not None
+        and not _NO_HOST.fullmatch(values[0])
+    )
+
+
+def are_hosts(values: Iterable[str], *, may_differ: bool = False) -> bool:
+    """Return whether the values of a column look like host names, such as `web-01`.
+
+    Args:
+        values: Values of one column.
+        may_differ: Whether all values may be different. If False, values must repeat, or begin with
+            a word such as `node` or `srv`, because identifiers may look like host names.
+
+    Returns:
+        True if at least 90% of the values look like host names; False if there are no values.
+    """
+    seen = [*values]
+    hosts = sum(
+        _HOST_SHAPE.fullmatch(value) is not None
+        and not _THREAD_SHAPE.match(value)
+        and not _NO_HOST.fullmatch(value)
+        for value in seen
+    )
+    if not seen or hosts < 0.9 * len(seen):
+        return False
+    machines = sum(_MACHINE.match(value) is not None for value in seen)
+    return may_differ or len(set(seen)) <= max(0.5 * len(seen), 1) or machines >= 0.9 * len(seen)
+
+
+def are_machines(values: Iterable[str]) -> bool:
+    """Return whether all values are host names that begin with a kind of machine, such as `web-1`.
+
+    Args:
+        values: Values of one column; the result is False if there are none.
+    """
+    seen = {*values}
+    return bool(seen) and all(
+        _MACHINE_NAME.fullmatch(value)
+        and not _THREAD_SHAPE.match(value)
+        and not _NO_HOST.fullmatch(value)
+        for value in seen
+    )
