@@ -14,7 +14,7 @@ from hourmark_declare.proposing.time_formats import TimeChoice, choose_order
 from hourmark_declare.proposing.timestamps import CommonTimestamp, find_common_timestamp
 from hourmark_declare.proposing.value_types import optional_field, parse_json_objects
 from hourmark_declare.proposing.vocabulary import LEVELS, quote_pattern
-from hourmark_declare.proposing.zone_names import zone_of_abbreviation
+from hourmark_declare.proposing.zone_names import zone_in_format, zone_of_abbreviation
 from hourmark_delivery_service.parsing.syslog.forms import parse_syslog_forms
 
 PLAIN_TEXT: Final = "lines of text without a time"
@@ -177,6 +177,8 @@ def timestamped_candidates(sample: FileSample) -> Iterator[Candidate]:
     zones = ["", *zone_of_abbreviation(stamps)] if choice.format.endswith("%Z") else [""]
     if choice.format.endswith(("+00", "+000")) or '+000"' in choice.format:
         zones = ["UTC"]
+    elif named := zone_in_format(choice.format):
+        zones = [named]
     for zone in zones:
         if found.share >= _STAMPED_MIN and _has_records(lines, found):
             template = _records_template(texts, spans, choice, ahead, opening)

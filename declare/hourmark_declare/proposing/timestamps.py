@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from hourmark_declare.proposing.vocabulary import quote_pattern
-from hourmark_declare.proposing.zone_names import ABBREVIATION_PATTERN
+from hourmark_declare.proposing.zone_names import ABBREVIATION_PATTERN, NAME_PATTERN
 
 _RECORDS_BELOW: Final = 0.98  # share of lines with a timestamp: others belong to records
 _WITHIN: Final = 120  # bytes of a line in which its timestamp must begin
@@ -71,7 +71,7 @@ _REST: Final = (
     rf"(?P<clock>{_CLOCK}|\d\d\.\d\d\.\d\d|[0-2]\d-[0-5]\d-[0-5]\d(?![\d-])|[0-2]\d[0-5]\d[0-5]\d(?!\d)|\d\d:\d\d(?![:\d]))"
     r"(?P<fraction>[.,]\d{1,9}|:\d{3}(?!\d))?(?P<half> ?[AaPp][Mm]\b)?"
     r"(?P<zone> ?Z\b| ?[+-]\d\d:?\d\d\b| ?[+-]\d\d(?![\d:.-])|"
-    rf" (?:{ABBREVIATION_PATTERN})\b|\+000(?!\d))?"
+    rf" (?:{ABBREVIATION_PATTERN})\b|\+000(?!\d)| {NAME_PATTERN}\b)?"
     r"(?P<year> (?:19|20)\d\d\b)?"
 )
 _UNIX: Final = (  # digits before the fraction, and format
@@ -238,7 +238,9 @@ def _dated_match(match: re.Match[str], date: str, formats: tuple[str, ...]) -> T
         rest = rest.replace("%H", "%I")
     if zone := match["zone"]:
         space = " " * zone.startswith(" ")
-        if zone.strip()[0].isalpha() and zone.strip() != "Z":
+        if "/" in zone:  # all times of a file have one
+            pattern, rest = pattern + quote_pattern(zone), rest + zone
+        elif zone.strip()[0].isalpha() and zone.strip() != "Z":
             pattern, rest = pattern + space + "[A-Z]{3,4}", rest + space + "%Z"
         elif zone.strip() in ("+00", "+000"):  # no abbreviation of any zone
             pattern, rest = pattern + space + quote_pattern(zone.strip()), rest + zone

@@ -1,10 +1,13 @@
-"""Time zones by the abbreviations that log files write, such as `CET`."""
+"""Time zones by the abbreviations and names that log files write, such as `CET` and `Europe/Berlin`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 from typing import Final
+
+from hourmark.rules.revision import PARSER
+from hourmark_delivery_service.parsing.zones import load_zone
 
 _ZONES: Final = {
     "CET": "Europe/Berlin",
@@ -44,6 +47,11 @@ _ZONES: Final = {
     "NZDT": "Pacific/Auckland",
 }
 ABBREVIATION_PATTERN: Final = "|".join(("UTC", "GMT", *_ZONES))
+NAME_PATTERN: Final = (
+    r"(?:Africa|America|Antarctica|Asia|Atlantic|Australia|Europe|Indian|Pacific)"
+    r"(?:/[A-Z][A-Za-z_-]+){1,2}"
+)
+_NAME_AT_END: Final = re.compile(rf"(?:{NAME_PATTERN})$")
 
 
 def zone_of_abbreviation(stamps: Iterable[str]) -> list[str]:
@@ -67,3 +75,16 @@ def zone_of_abbreviation(stamps: Iterable[str]) -> list[str]:
         if zone:
             found[zone] = found.get(zone, 0) + 1
     return sorted(found, key=lambda zone: -found[zone])
+
+
+def zone_in_format(time_format: str) -> str:
+    """Return the IANA time zone whose name ends a time format as literal text.
+
+    Args:
+        time_format: Format such as `%d-%b-%Y %H:%M:%S Europe/Berlin`.
+
+    Returns:
+        The name of the zone; empty if the format does not end with the name of a known zone.
+    """
+    match = _NAME_AT_END.search(time_format)
+    return match[0] if match and load_zone(match[0], PARSER.zones) is not None else ""

@@ -185,3 +185,16 @@ def test_control_characters_may_delimit_columns(tmp_path: Path) -> None:
     assert found.fitting == RECORDS
     assert "\x01" not in found.candidate.line["pattern"]
     assert found.examples[0].host == "web-0"
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/Argentina/Buenos_Aires"])
+def test_times_are_in_the_zone_that_follows_them(zone: str, tmp_path: Path) -> None:
+    found = proposal(tmp_path, lambda n: f"[21-Nov-2026 06:00:{n:02} {zone}] {message(n)}")
+    assert found.candidate.zone == zone
+    assert found.candidate.line["time_format"] == f"%d-%b-%Y %H:%M:%S {zone}"
+    assert [field["name"] for field in found.candidate.fields] == ["message"]
+
+
+def test_a_path_after_a_time_is_no_zone(tmp_path: Path) -> None:
+    found = proposal(tmp_path, lambda n: f"2026-11-21 11:00:{n:02} Europe/Nowhere {message(n)}")
+    assert found.candidate.zone == ""
