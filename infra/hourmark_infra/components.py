@@ -25,6 +25,7 @@ from hourmark.errors import Unavailable
 from hourmark_infra.stack.lifecycle import kill_processes, last_lines, stop_processes
 from hourmark_infra.stack.process import Process, find_by_mark, is_alive, spawn
 
+_NO_SETTINGS: Final = ("HOURMARK_HOME", "HOURMARK_CALLED")
 _STOP_SECONDS: Final = 10.0
 _RETRIES: Final = 3
 _RETRY_SECONDS: Final = 2.0
@@ -258,12 +259,16 @@ def child_environment() -> dict[str, str]:
     """Return the environment variables for child processes that run Hourmark commands.
 
     Variables named `HOURMARK_*` are omitted, because they would override settings in the
-    configuration file.
+    configuration file. `HOURMARK_HOME` and `HOURMARK_CALLED` are kept: they are no settings.
 
     Returns:
         Names and values of the variables. The environment of this process is not changed.
     """
-    return {name: value for name, value in os.environ.items() if not name.startswith("HOURMARK_")}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in _NO_SETTINGS or not name.startswith("HOURMARK_")
+    }
 
 
 def wait_for(

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from hourmark.clock import Clock
 from hourmark.commands.canary import CANARY
-from hourmark.config.loading import Config, load_config
+from hourmark.config.loading import Config, build_config, load_config
 from hourmark.config.toml_text import render_toml
 from hourmark.errors import ConfigError, Unavailable
 from hourmark.process.durable import write_durably
@@ -45,6 +45,7 @@ from hourmark_infra.running.progress import RunProgress
 from hourmark_infra.running.supervisor import POLL_S, Supervisor
 from hourmark_infra.stack.control import LocalStack
 from hourmark_infra.stack.layout import WATCH
+from hourmark_infra.stack.lifecycle import last_lines
 from hourmark_infra.stack.options import SERVERS, Clusters
 from hourmark_infra.stack.servers import MIRROR
 from hourmark_infra.stack.state import load_state
@@ -327,13 +328,17 @@ class Run:
         Call this method at the end of the run, even after an exception. The servers of the local
         stack keep running.
         """
-        self.components.stop_all()
+        with self._progress.awaiting("the components to stop"):
+            self.components.stop_all()
         if self._log is not None:
             self._log.print_new_lines()
 
     def _prepare(self) -> Config:
-        self.components.stop_all()  # left by a run that was killed
         own = _read_toml(self._file)
+        # before servers start, which takes a minute
+        read_declarations(build_config(self._file, own).types.dir)
+        with self._progress.awaiting("the components of an earlier run to stop"):
+            self.components.stop_all()  # left by a run that was killed
         settings = own if names_kafka(own) else merge_settings(self._start_stack(own), own)
         write_durably(self.config_file, render_toml(settings).encode())
         config = load_config(self.config_file)
@@ -392,8 +397,10 @@ class Run:
             )
         if status != 0:
             raise Unavailable(
-                f"the tailer did not deliver all lines (exit code {status}); see its log, "
-                f"{self.components.log('tailer')}"
+                f"the tailer did not deliver all lines (exit code {status}); its log "
+                f"{self.components.log('tailer')} ends with:\n"
+                f"{last_lines(self.components.log('tailer'))}\n"
+                "After fixing the problem, repeat the command: it continues where this run stopped."
             )
         summary: dict[str, Any] = json.loads(output)
         return summary
@@ -409,8 +416,8 @@ class Run:
 
     def _wait_for_closed_buckets(self, last: Hour, wait_s: float) -> None:
         # `wait_s` is the time until the bucket `last` ends.
-        types: list[str] = self._query_json("types", "check")["types"]
         with self._progress.awaiting(f"buckets up to {last} to be closed") as replace:
+            types: list[str] = self._query_json("types", "check")["types"]
 
             def all_closed() -> bool:
                 unclosed = unclosed_types(self._list_open_buckets(), types, str(last))
@@ -487,7 +494,7 @@ def _read_toml(file: Path) -> dict[str, Any]:
             f"cannot read {file}: {error.strerror}; `hourmark init FILE…` creates one, or "
             "name another one with --config"
         ) from error
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(
             f"{file} is not valid TOML: {error}; docs/configuration.md lists all settings"
         ) from error
