@@ -23,6 +23,7 @@ from hourmark.config.loading import stack_config_file
 from hourmark.errors import UsageError
 from hourmark.printing import json_option, launcher_command, print_json
 from hourmark.process.durable import write_durably
+from hourmark.process.os_errors import file_errors_reported
 from hourmark.records.dead_letters import TYPE as DEAD_LETTERS
 from hourmark.records.hours import Hour
 from hourmark.rules.event_types import SYSLOG, TypeName
@@ -85,6 +86,7 @@ _RESERVED_NAMES: Final = frozenset({DEAD_LETTERS, CANARY, SOURCES.stem})
 )
 @click.option("--yes", is_flag=True, help="Write without asking.")
 @json_option
+@file_errors_reported()
 def init(
     files: Sequence[Path],
     out: Path,

@@ -20,6 +20,7 @@ from hourmark.config.groups import find_tailed_source
 from hourmark.config.loading import load_config, stack_config_file, stack_state_dir
 from hourmark.errors import ConfigError, Unavailable, UsageError
 from hourmark.printing import json_option, launcher_command, print_json
+from hourmark.process.os_errors import file_errors_reported
 from hourmark.rules.event_types import DEAD_LETTERS
 from hourmark_infra.components import child_environment
 from hourmark_infra.jars.cache import print_progress
@@ -49,6 +50,7 @@ _FOLLOWED_BUCKET_S: Final = 60  # of a new configuration whose files are followe
 @clusters_option(1)
 @click.option("--yes", is_flag=True, help="Accept the proposals for FILE without asking.")
 @json_option
+@file_errors_reported()
 def run(
     once: bool,
     file: Path | None,
