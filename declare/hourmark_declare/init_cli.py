@@ -41,6 +41,7 @@ from hourmark_declare.proposing.config_files import (
     required_lateness_s,
 )
 from hourmark_declare.proposing.existing_config import ExistingConfig
+from hourmark_declare.proposing.file_sample import FileSample
 from hourmark_declare.proposing.first_hours import choose_first_hour
 from hourmark_declare.proposing.selection import Proposal, propose
 from hourmark_declare.proposing.timestamps import find_common_timestamp
@@ -137,10 +138,7 @@ def init(
     taken = {*(there.names if there else ()), *_RESERVED_NAMES}
     names = _names(files, {*taken, SYSLOG.name}) if name is None else [_checked_name(name, taken)]
     samples = read_log_samples(files)
-    guessed = [
-        propose(s, n, zone=zone, host=socket.gethostname())
-        for s, n in zip(samples, names, strict=True)
-    ]
+    guessed = _propose_each(samples, names, zone)
     proposals = _confirmed_guesses(guessed, asks=not (yes or as_json) and sys.stdin.isatty())
     now_ms = SystemClock().now_ms()
     length = _bucket_length(length_s, there, proposals, now_ms)
@@ -180,6 +178,15 @@ def init(
         )
     elif not as_json:
         click.echo("nothing was written; --yes writes", err=True)
+
+
+def _propose_each(samples: Sequence[FileSample], names: Sequence[str], zone: str) -> list[Proposal]:
+    proposals = []
+    for number, (sample, name) in enumerate(zip(samples, names, strict=True), 1):
+        # a file may take a second, and `hourmark run FILE…` shows these messages
+        click.echo(f"analyzing {sample.path} ({number} of {len(samples)})", err=True)
+        proposals.append(propose(sample, name, zone=zone, host=socket.gethostname()))
+    return proposals
 
 
 def _confirmed_guesses(guessed: Sequence[Proposal], *, asks: bool) -> list[Proposal]:

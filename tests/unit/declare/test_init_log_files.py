@@ -96,6 +96,14 @@ def test_each_file_that_cannot_be_used_is_named_at_once(tmp_path: Path) -> None:
     assert "good.log" not in str(error.value)
 
 
+def test_each_file_is_named_while_it_is_analyzed(tmp_path: Path) -> None:
+    logs = [log_file(tmp_path / f"{name}.log") for name in "abc"]
+    said = invoked(*logs, "--out", tmp_path / "out")
+    assert said.stderr.splitlines()[:3] == [
+        f"analyzing {log} ({number} of 3)" for number, log in enumerate(logs, 1)
+    ]
+
+
 @pytest.mark.parametrize("content", ["\r\n\r\n", "\r\n\n"])
 def test_blank_lines_are_no_lines(tmp_path: Path, content: str) -> None:
     # blank lines (no byte but CR) make neither an event nor a dead letter: docs/event-types.md
