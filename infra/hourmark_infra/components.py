@@ -21,7 +21,7 @@ from typing import Any, Final
 import httpx
 
 from hourmark.clock import Clock
-from hourmark.errors import Unavailable
+from hourmark.errors import Unavailable, UsageError
 from hourmark_infra.stack.lifecycle import kill_processes, last_lines, stop_processes
 from hourmark_infra.stack.process import Process, find_by_mark, is_alive, spawn
 
@@ -150,6 +150,8 @@ class Components:
         Raises:
             Unavailable: The command timed out or failed. In the latter case, the message contains
                 the end of its output.
+            UsageError: The command failed because an argument, a setting or a declaration is
+                invalid (exit code 2). A retry fails again.
         """
         self._call(arguments, seconds, stderr=subprocess.STDOUT)
 
@@ -166,6 +168,8 @@ class Components:
         Raises:
             Unavailable: The command timed out or failed. In the latter case, the message contains
                 the end of its error output.
+            UsageError: The command failed because an argument, a setting or a declaration is
+                invalid (exit code 2). A retry fails again.
         """
         return json.loads(self._call((*arguments, "--json"), seconds, stderr=subprocess.PIPE))
 
@@ -190,7 +194,8 @@ class Components:
             ) from error
         except subprocess.CalledProcessError as error:
             output = error.stdout if error.stderr is None else error.stderr
-            raise Unavailable(f"{shown} failed:\n{output[-4000:]}") from error
+            failure = UsageError if error.returncode == UsageError.exit_code else Unavailable
+            raise failure(f"{shown} failed:\n{output[-4000:]}") from error
         return done.stdout
 
     def run_repeatable(self, *arguments: str, seconds: float) -> None:
@@ -204,6 +209,8 @@ class Components:
 
         Raises:
             Unavailable: The last attempt timed out or failed.
+            UsageError: An argument, a setting or a declaration is invalid (exit code 2). The
+                command is not retried.
         """
         for _ in range(_RETRIES):
             with suppress(Unavailable):

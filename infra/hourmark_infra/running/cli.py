@@ -28,6 +28,7 @@ from hourmark_infra.java.find import export_java_home
 from hourmark_infra.locks import exclusive_lock
 from hourmark_infra.running.closed_buckets import describe_buckets
 from hourmark_infra.running.run import Run, RunOutcome
+from hourmark_infra.running.stack_holder import describe_conflict
 from hourmark_infra.stack.options import Clusters, clusters_option
 
 _FOLDER = Path("pipeline")
@@ -157,6 +158,8 @@ def _propose_configuration(
     if written.exists():
         load_config(written)  # a wrong setting is reported here
         before = written.read_bytes()
+    elif said := describe_conflict(stack_state_dir(), written.absolute()):
+        raise UsageError(said)
     logs = find_new_logs(logs, before.decode(), print_progress)
     if not logs:
         return written

@@ -24,7 +24,7 @@ from hourmark.clock import Clock
 from hourmark.commands.canary import CANARY
 from hourmark.config.loading import Config, build_config, load_config
 from hourmark.config.toml_text import render_toml
-from hourmark.errors import ConfigError, Unavailable
+from hourmark.errors import ConfigError, Unavailable, UsageError
 from hourmark.process.durable import write_durably
 from hourmark.records.hours import Hour
 from hourmark.rules.event_types import read_declarations
@@ -42,6 +42,7 @@ from hourmark_infra.running.closed_buckets import (
     unclosed_types,
 )
 from hourmark_infra.running.progress import RunProgress
+from hourmark_infra.running.stack_holder import describe_conflict, record_holder
 from hourmark_infra.running.supervisor import POLL_S, Supervisor
 from hourmark_infra.stack.control import LocalStack
 from hourmark_infra.stack.layout import WATCH
@@ -343,15 +344,21 @@ class Run:
         write_durably(self.config_file, render_toml(settings).encode())
         config = load_config(self.config_file)
         self.components.logs.mkdir(parents=True, exist_ok=True)
-        self._report(f"applying the types in {config.types.dir}")
-        with self._progress.awaiting("topics and schemas of the types to be created"):
-            self.components.run_repeatable(
-                "types",
-                "apply",
-                *first_hour_options(config, self._clock.now_ms()),
-                seconds=_APPLY_S,
-            )
+        self._apply_types(config)
         return config
+
+    def _apply_types(self, config: Config) -> None:
+        self._report(f"applying the types in {config.types.dir}")
+        options = first_hour_options(config, self._clock.now_ms())
+        try:
+            with self._progress.awaiting("topics and schemas of the types to be created"):
+                self.components.run_repeatable("types", "apply", *options, seconds=_APPLY_S)
+        except UsageError as error:
+            if self._local is None or not (said := describe_conflict(self._home, self._file)):
+                raise
+            raise UsageError(f"{error}\n{said}") from error
+        if self._local is not None:
+            record_holder(self._home, self._file)
 
     def _start_components(
         self, config: Config, first: Sequence[str], canaries: Sequence[str] = ()

@@ -13,11 +13,12 @@ import pytest
 from tests.support.clock import FakeClock
 from tests.support.waiting import wait_for
 
-from hourmark.errors import UsageError
-from hourmark_infra.components import child_environment
+from hourmark.errors import Unavailable, UsageError
+from hourmark_infra.components import Components, child_environment
 from hourmark_infra.locks import exclusive_lock
 from hourmark_infra.running.cli import find_new_logs
 from hourmark_infra.running.run import Run
+from hourmark_infra.running.stack_holder import describe_conflict, record_holder
 from hourmark_infra.stack.control import LocalStack
 
 SETTINGS = """
@@ -187,3 +188,57 @@ def test_a_run_under_nohup_survives_the_end_of_its_terminal(tmp_path: Path) -> N
             assert process.wait(30) == 130
         finally:
             process.kill()
+
+
+class Scripted(Components):
+    """Components whose commands exit with a code, and count how often they are run."""
+
+    code = 0
+
+    def command(self, *arguments: str) -> list[str]:
+        script = "import sys; open(sys.argv[1], 'a').write('x'); sys.exit(int(sys.argv[2]))"
+        return [sys.executable, "-c", script, str(self.home / "runs"), str(self.code), *arguments]
+
+
+@pytest.mark.parametrize(("code", "error", "runs"), [(2, UsageError, 1), (1, Unavailable, 4)])
+def test_a_command_that_was_used_wrongly_is_not_repeated(
+    tmp_path: Path, code: int, error: type[Exception], runs: int
+) -> None:
+    components = Scripted(tmp_path, tmp_path / "x", tmp_path, FakeClock())
+    components.code = code
+    with pytest.raises(error, match="failed"):
+        components.run_repeatable("types", "apply", seconds=60)
+    assert (tmp_path / "runs").read_text() == "x" * runs
+
+
+def test_a_new_configuration_is_refused_while_the_stack_holds_another_one(tmp_path: Path) -> None:
+    home, other = tmp_path / "home", tmp_path / "other/hourmark.toml"
+    new = tmp_path / "pipeline/hourmark.toml"
+    assert describe_conflict(home, new) is None, "nothing was applied"
+    other.parent.mkdir()
+    other.write_text("")
+    record_holder(home, other)
+    assert describe_conflict(home, other) is None
+    assert describe_conflict(home, new) is None, "there is no stack, or it was purged"
+    (home / "stack").mkdir()
+    (home / "stack/hourmark.toml").write_text("")
+    said = describe_conflict(home, new) or ""
+    assert f"holds the types of {other}" in said and "HOURMARK_HOME" in said
+    assert f"hourmark init FILE… --out {other.parent}" in said
+    other.unlink()
+    assert describe_conflict(home, new) is None, "it was moved: `types apply` decides"
+
+
+@pytest.mark.slow
+def test_a_file_in_another_folder_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    home, other = tmp_path / "home", tmp_path / "other/hourmark.toml"
+    (home / "stack").mkdir(parents=True)
+    (home / "stack/hourmark.toml").write_text("")
+    other.parent.mkdir()
+    other.write_text("")
+    record_holder(home, other)
+    (tmp_path / "a.log").write_text("x\n")
+    done = run_command(tmp_path, "--once", "a.log", "--yes")
+    assert done.returncode == 2
+    assert f"holds the types of {other}" in done.stderr
+    assert not (tmp_path / "pipeline").exists()
