@@ -14,7 +14,7 @@ from typing import Final
 
 from hourmark.clock import Clock
 
-SILENCE_S: Final = 5.0
+SILENCE_S: Final = 4.5  # with the time between two checks: less than five seconds
 _CHECKS_PER_SILENCE: Final = 10
 
 
