@@ -11,20 +11,23 @@ hours without them.
 
 from __future__ import annotations
 
+import glob
 import json
 import subprocess
 import tempfile
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from hourmark.clock import Clock
 from hourmark.commands.canary import CANARY
+from hourmark.config.groups import TailedSource
 from hourmark.config.loading import Config, build_config, load_config
 from hourmark.config.toml_text import render_toml
 from hourmark.errors import ConfigError, Unavailable, UsageError
+from hourmark.printing import name_some
 from hourmark.process.durable import write_durably
 from hourmark.records.hours import Hour
 from hourmark.rules.event_types import read_declarations
@@ -132,6 +135,26 @@ def first_hour_options(config: Config, now_ms: int) -> tuple[str, ...]:
     current = Hour.containing(now_ms, length_s)
     is_recent = begins >= current.earliest_chain_start()
     return ("--first-hour", first if is_recent else str(current.previous()))
+
+
+def describe_missing_files(sources: Iterable[TailedSource]) -> Iterator[str]:
+    """Describe the sources of the tailer whose files do not exist.
+
+    Args:
+        sources: The configured sources.
+
+    Yields:
+        A message for each source that has patterns, but no file that matches one of them.
+    """
+    for source in sources:
+        if source.paths and not any(
+            next(glob.iglob(path, recursive=True), None)  # noqa: PTH207  # absolute
+            for path in source.paths
+        ):
+            yield (
+                f"source {source.name}: no file matches {name_some(source.paths)} now, so nothing "
+                "of it is delivered"
+            )
 
 
 def names_kafka(own: Mapping[str, Any]) -> bool:
@@ -274,6 +297,8 @@ class Run:
         self._start_components(config, ["service"])
         with self._progress.awaiting("the ledger to be read"):
             since = next_hours(self._query_json("bucket", "ls", "--summary"))
+        for missing in describe_missing_files(config.tailer.sources):
+            self._report(missing)
         tailed = self._drain_tailer()
         if was_complete and not tailed["ranges"]:
             self._mark_complete()
