@@ -415,7 +415,7 @@ class Run:
             "the configuration names no Kafka: starting the local stack "
             f"({SERVERS[stack.clusters]})"
         )
-        with self._progress.awaiting("the servers to start"):
+        with self._progress.awaiting("the servers to start", stack.describe_waits):
             stack.up()
         self._local = stack
         return tomllib.loads(stack.layout.config_file.read_text())

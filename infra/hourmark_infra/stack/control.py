@@ -81,6 +81,7 @@ class LocalStack:
         self._report = report
         self._guard = threading.Lock()
         self._servers = self._table()
+        self._unhealthy: dict[str, Health] = {}
 
     @classmethod
     def load(cls, home: Path, report: Reporter = print_progress) -> Self:
@@ -271,6 +272,18 @@ class LocalStack:
             self._start_in_order(wanted)
         return before
 
+    def describe_waits(self) -> str:
+        """Describe the servers that a running `up` waits for, such as `edge-1: does not listen`.
+
+        May be called from another thread.
+
+        Returns:
+            The servers with the results of their last health checks; empty if there are none.
+        """
+        return "; ".join(
+            f"{name}: {health.detail}" for name, health in sorted(self._unhealthy.copy().items())
+        )
+
     def down(self) -> dict[str, str]:
         """Stop all servers, MirrorMaker 2 first. Data and ports are kept.
 
@@ -430,7 +443,9 @@ class LocalStack:
             self._clock,
             abandoned=abandoned,
             whole_cluster=True,
+            on_unhealthy=lambda found: self._unhealthy.update({name: found}),
         )
+        self._unhealthy.pop(name, None)
         seconds = self._clock.monotonic_s() - began
         outcome = "running" if was_running else f"ready after {seconds:.1f} s"
         self._report(f"{name}: {outcome} ({health.detail})")

@@ -113,6 +113,7 @@ def wait_ready(
     abandoned: Callable[[], bool] = lambda: False,
     *,
     whole_cluster: bool = False,
+    on_unhealthy: Callable[[Health], None] = lambda _: None,
 ) -> Health:
     """Wait until a server is healthy.
 
@@ -123,6 +124,7 @@ def wait_ready(
         seconds: Timeout in seconds.
         abandoned: Function that returns True to stop waiting.
         whole_cluster: Whether the server must also see all other servers of its cluster.
+        on_unhealthy: Function that receives the result of each unsuccessful health check.
 
     Returns:
         The result of the successful health check.
@@ -137,6 +139,7 @@ def wait_ready(
         health = check()
         if health.ok:
             return health
+        on_unhealthy(health)
         if not is_alive(process()):
             raise server_error(server, "exited unexpectedly")
         if abandoned():
@@ -145,7 +148,8 @@ def wait_ready(
                 "`hourmark up`"
             )
         if clock.monotonic_s() >= until:
-            raise server_error(server, f"was not ready after {seconds:.0f} s ({health.detail})")
+            detail = f"{health.detail}; {health.do}" if health.do else health.detail
+            raise server_error(server, f"was not ready after {seconds:.0f} s ({detail})")
         clock.sleep(0.25)
 
 
