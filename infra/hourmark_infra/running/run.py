@@ -44,12 +44,13 @@ from hourmark_infra.running.closed_buckets import (
     next_hours,
     unclosed_types,
 )
+from hourmark_infra.running.exited_servers import ExitedServers
 from hourmark_infra.running.progress import RunProgress
 from hourmark_infra.running.stack_holder import describe_conflict, record_holder
 from hourmark_infra.running.supervisor import POLL_S, Supervisor
 from hourmark_infra.stack.control import LocalStack
 from hourmark_infra.stack.layout import WATCH
-from hourmark_infra.stack.lifecycle import last_lines
+from hourmark_infra.stack.lifecycle import last_lines, server_error
 from hourmark_infra.stack.options import SERVERS, Clusters
 from hourmark_infra.stack.servers import MIRROR
 from hourmark_infra.stack.state import load_state
@@ -246,6 +247,8 @@ class Run:
         self.components = Components(home / "run", self.config_file, home / "run" / "logs", clock)
         self._supervisor = Supervisor(self.components, clock, self._report)
         self._local: LocalStack | None = None
+        self._exited: ExitedServers | None = None
+        self._once = False
         self._watch: Supervisor | None = None
         self._log: MergedLog | None = None
 
@@ -288,9 +291,11 @@ class Run:
 
         Raises:
             ConfigError: The configuration file is missing or invalid.
-            Unavailable: A component or command failed, or a bucket was not closed within three
-                hours after the end of the bucket in which delivery finished.
+            Unavailable: A component or command failed, a server of the local stack exited, or a
+                bucket was not closed within three hours after the end of the bucket in which
+                delivery finished.
         """
+        self._once = True
         config = self._prepare()
         was_complete = self._is_complete()
         self._complete.unlink(missing_ok=True)
@@ -418,6 +423,8 @@ class Run:
         with self._progress.awaiting("the servers to start", stack.describe_waits):
             stack.up()
         self._local = stack
+        servers = [name for name in stack.names if name != WATCH]  # which is supervised
+        self._exited = ExitedServers(stack, servers, self._clock)
         return tomllib.loads(stack.layout.config_file.read_text())
 
     def _drain_tailer(self) -> Mapping[str, Any]:
@@ -488,6 +495,16 @@ class Run:
             self._watch.poll()
         if self._log is not None:
             self._log.print_new_lines()
+        self._check_servers()
+
+    def _check_servers(self) -> None:
+        if self._local is None or self._exited is None:
+            return
+        for name in self._exited.find_new():
+            error = server_error(self._local.server(name), "exited unexpectedly")
+            if self._once:
+                raise error
+            self._report(str(error))
 
 
 def run_and_wait(

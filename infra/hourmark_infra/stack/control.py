@@ -14,7 +14,7 @@ import signal
 import threading
 from collections.abc import Callable, Container, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -292,7 +292,6 @@ class LocalStack:
             or to `not running`.
         """
         with _stack_lock(self.home, self._report):
-            self._record_running_servers()
             first = (*self.layout.shape.mirrors, WATCH)
             outcome = {name: self._stop(name) for name in self._servers if name in first}
             others = [name for name in reversed(self._servers) if name not in outcome]
@@ -453,7 +452,8 @@ class LocalStack:
     def _stop(self, name: str) -> str:
         processes = self._processes(name)
         stopped = lifecycle.stop_processes(processes, self._clock)
-        self._record_process(name, None)
+        with suppress(OSError):  # a full disk; a process that has exited is recognized anyway
+            self._record_process(name, None)
         outcome = ("stopped" if stopped else "killed") if processes else "not running"
         self._report(f"{name}: {outcome}")
         return outcome

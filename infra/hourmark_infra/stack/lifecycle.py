@@ -45,6 +45,7 @@ def check_host_name() -> None:
 READY_SECONDS = 600.0
 STOP_SECONDS = 20.0
 LOG_LINES = 12
+_FREE_MB_MIN = 200  # below it, a full disk is probably the cause of a failure
 
 
 def server_environment(java: Path) -> dict[str, str]:
@@ -196,17 +197,25 @@ def server_error(server: Server, what: str) -> Unavailable:
     """Create an exception for the failure of a server, to be raised by the caller.
 
     The message contains the path and the last lines of the server's log, and the commands that
-    start or delete the stack.
+    start or delete the stack. It names the disk of the log if that is almost full.
 
     Args:
         server: Server that failed.
         what: Text that follows the server's name in the message, such as `exited unexpectedly`.
     """
     return Unavailable(
-        f"{server.name} {what}; its log {server.log} ends with:\n{last_lines(server.log)}\n"
+        f"{server.name} {what}{_describe_full_disk(server.log.parent)}; its log {server.log} ends "
+        f"with:\n{last_lines(server.log)}\n"
         "Repeat `hourmark up` after fixing the problem; `hourmark purge` deletes the stack and its "
         "data, so that the next `up` creates a new one."
     )
+
+
+def _describe_full_disk(folder: Path) -> str:
+    with suppress(OSError):
+        if (free_mb := shutil.disk_usage(folder).free // 10**6) < _FREE_MB_MIN:
+            return f"; the disk of {folder} has only {free_mb} MB left"
+    return ""
 
 
 def last_lines(log: Path) -> str:
