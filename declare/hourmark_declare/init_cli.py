@@ -14,16 +14,20 @@ from typing import Any, Final
 
 import click
 from click.core import ParameterSource
+from pydantic import TypeAdapter, ValidationError
 
 from hourmark.clock import SystemClock
-from hourmark.config.groups import EventTimeLimits, normalize_log_path
+from hourmark.commands.canary import CANARY
+from hourmark.config.groups import EventTimeLimits, escape_log_path
 from hourmark.config.loading import stack_config_file
 from hourmark.errors import UsageError
 from hourmark.printing import json_option, launcher_command, print_json
 from hourmark.process.durable import write_durably
+from hourmark.process.os_errors import file_errors_reported
 from hourmark.records.dead_letters import TYPE as DEAD_LETTERS
 from hourmark.records.hours import Hour
-from hourmark.rules.event_types import SYSLOG
+from hourmark.rules.event_types import SYSLOG, TypeName
+from hourmark_declare.log_files import distinct_log_files, read_log_samples
 from hourmark_declare.proposing.bucket_lengths import (
     BucketLength,
     choose_bucket_length,
@@ -37,13 +41,15 @@ from hourmark_declare.proposing.config_files import (
     required_lateness_s,
 )
 from hourmark_declare.proposing.existing_config import ExistingConfig
-from hourmark_declare.proposing.file_sample import read_sample
+from hourmark_declare.proposing.file_sample import FileSample
 from hourmark_declare.proposing.first_hours import choose_first_hour
 from hourmark_declare.proposing.selection import Proposal, propose
 from hourmark_declare.proposing.timestamps import find_common_timestamp
+from hourmark_declare.written_config import check_existing, check_written
 from hourmark_declare.zones import machine_zone, validate_zone
 
 _FOLDER: Final = Path("pipeline")  # the default of `hourmark run`
+_RESERVED_NAMES: Final = frozenset({DEAD_LETTERS, CANARY, SOURCES.stem})
 
 
 @click.command("init")
@@ -81,6 +87,7 @@ _FOLDER: Final = Path("pipeline")  # the default of `hourmark run`
 )
 @click.option("--yes", is_flag=True, help="Write without asking.")
 @json_option
+@file_errors_reported()
 def init(
     files: Sequence[Path],
     out: Path,
@@ -122,15 +129,16 @@ def init(
             "hour, such as 60 or 3600"
         )
     zone = machine_zone() if zone is None else validate_zone(zone)
+    if (out / SETTINGS).exists():
+        check_existing(out)
     there = ExistingConfig.read(out)
+    files = distinct_log_files(files, lambda message: click.echo(message, err=True))
     if there is not None:
         _check_addable(there, files)
-    names = [name] if name is not None else _names(files, there.names if there else ())
-    samples = [read_sample(normalize_log_path(file)) for file in files]
-    guessed = [
-        propose(s, n, zone=zone, host=socket.gethostname())
-        for s, n in zip(samples, names, strict=True)
-    ]
+    taken = {*(there.names if there else ()), *_RESERVED_NAMES}
+    names = _names(files, {*taken, SYSLOG.name}) if name is None else [_checked_name(name, taken)]
+    samples = read_log_samples(files)
+    guessed = _propose_each(samples, names, zone)
     proposals = _confirmed_guesses(guessed, asks=not (yes or as_json) and sys.stdin.isatty())
     now_ms = SystemClock().now_ms()
     length = _bucket_length(length_s, there, proposals, now_ms)
@@ -141,11 +149,13 @@ def init(
     )
     choices = ConfigChoices(first, zone, storage, now_ms)
     begun = there.choose_first_hour(first, now_ms) if there else first
+    followed = [_with_pattern(p) for p in proposals]
     written = (
-        there.render_extended(proposals, zone, now_ms, begun)
+        there.render_extended(followed, zone, now_ms, begun)
         if there
-        else render_files(proposals, out.absolute(), choices)
+        else render_files(followed, out.absolute(), choices)
     )
+    check_written(out, written)
     if as_json:
         print_json(
             {
@@ -168,6 +178,15 @@ def init(
         )
     elif not as_json:
         click.echo("nothing was written; --yes writes", err=True)
+
+
+def _propose_each(samples: Sequence[FileSample], names: Sequence[str], zone: str) -> list[Proposal]:
+    proposals = []
+    for number, (sample, name) in enumerate(zip(samples, names, strict=True), 1):
+        # a file may take a second, and `hourmark run FILE…` shows these messages
+        click.echo(f"analyzing {sample.path} ({number} of {len(samples)})", err=True)
+        proposals.append(propose(sample, name, zone=zone, host=socket.gethostname()))
+    return proposals
 
 
 def _confirmed_guesses(guessed: Sequence[Proposal], *, asks: bool) -> list[Proposal]:
@@ -194,6 +213,12 @@ def _confirmed_guesses(guessed: Sequence[Proposal], *, asks: bool) -> list[Propo
     return proposals
 
 
+def _with_pattern(p: Proposal) -> Proposal:
+    # The tailer's sources contain patterns, not paths.
+    pattern = Path(escape_log_path(p.sample.path))
+    return dataclasses.replace(p, sample=p.sample._replace(path=pattern))
+
+
 def _check_addable(there: ExistingConfig, files: Sequence[Path]) -> None:
     context = click.get_current_context()
     for option, setting in (
@@ -206,7 +231,7 @@ def _check_addable(there: ExistingConfig, files: Sequence[Path]) -> None:
                 f"{there.folder} is there already; {setting} stands in its {SETTINGS}, so "
                 "leave the option out"
             )
-    there.refuse_tailed_files(normalize_log_path(file) for file in files)
+    there.refuse_tailed_files(files)
 
 
 def _named(out: Path) -> list[str]:
@@ -341,11 +366,31 @@ def _write(out: Path, written: Mapping[Path, str], *, joins: bool) -> None:
         raise UsageError(
             f"{there[0]} already exists; name another folder with --out, or remove {out} first"
         )
-    for path, text in sorted(
-        written.items(), key=lambda item: item[0] == SETTINGS
-    ):  # the settings last, because they refer to the others
-        (out / path).parent.mkdir(parents=True, exist_ok=True)
-        write_durably(out / path, text.encode(), mode=0o644)
+    try:
+        for path, text in sorted(
+            written.items(), key=lambda item: item[0] == SETTINGS
+        ):  # the settings last, because they refer to the others
+            write_durably(out / path, text.encode(), mode=0o644)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {error.filename or out}: {error.strerror}; make room or grant access, "
+            "or name another folder with --out"
+        ) from error
+
+
+def _checked_name(name: str, taken: Collection[str]) -> str:
+    try:
+        TypeAdapter(TypeName).validate_python(name)
+    except ValidationError as error:
+        raise UsageError(
+            f"--name {name}: allowed are up to 100 lower-case letters, digits and hyphens, "
+            "beginning with a letter"
+        ) from error
+    if name in taken:
+        raise UsageError(
+            f"--name {name}: the name is taken by a source or type, or is reserved; choose another"
+        )
+    return name
 
 
 def _names(files: Sequence[Path], others: Collection[str]) -> list[str]:
@@ -355,7 +400,7 @@ def _names(files: Sequence[Path], others: Collection[str]) -> list[str]:
             r"[^a-z0-9]+", "-", re.sub(r"\.(log|txt|jsonl?|tsv|out)$", "", file.name.lower())
         ).strip("-")
         stem = (stem if stem[:1].isalpha() else f"log-{stem}".rstrip("-"))[:90]
-        taken = {*names, *others, DEAD_LETTERS, SYSLOG.name}
+        taken = {*names, *others}
         names.append(
             next(
                 name

@@ -21,10 +21,11 @@ from typing import Any, Final
 import httpx
 
 from hourmark.clock import Clock
-from hourmark.errors import Unavailable
+from hourmark.errors import Unavailable, UsageError
 from hourmark_infra.stack.lifecycle import kill_processes, last_lines, stop_processes
 from hourmark_infra.stack.process import Process, find_by_mark, is_alive, spawn
 
+_NO_SETTINGS: Final = ("HOURMARK_HOME", "HOURMARK_CALLED")
 _STOP_SECONDS: Final = 10.0
 _RETRIES: Final = 3
 _RETRY_SECONDS: Final = 2.0
@@ -149,6 +150,8 @@ class Components:
         Raises:
             Unavailable: The command timed out or failed. In the latter case, the message contains
                 the end of its output.
+            UsageError: The command failed because an argument, a setting or a declaration is
+                invalid (exit code 2). A retry fails again.
         """
         self._call(arguments, seconds, stderr=subprocess.STDOUT)
 
@@ -165,6 +168,8 @@ class Components:
         Raises:
             Unavailable: The command timed out or failed. In the latter case, the message contains
                 the end of its error output.
+            UsageError: The command failed because an argument, a setting or a declaration is
+                invalid (exit code 2). A retry fails again.
         """
         return json.loads(self._call((*arguments, "--json"), seconds, stderr=subprocess.PIPE))
 
@@ -189,7 +194,8 @@ class Components:
             ) from error
         except subprocess.CalledProcessError as error:
             output = error.stdout if error.stderr is None else error.stderr
-            raise Unavailable(f"{shown} failed:\n{output[-4000:]}") from error
+            failure = UsageError if error.returncode == UsageError.exit_code else Unavailable
+            raise failure(f"{shown} failed:\n{output[-4000:]}") from error
         return done.stdout
 
     def run_repeatable(self, *arguments: str, seconds: float) -> None:
@@ -203,6 +209,8 @@ class Components:
 
         Raises:
             Unavailable: The last attempt timed out or failed.
+            UsageError: An argument, a setting or a declaration is invalid (exit code 2). The
+                command is not retried.
         """
         for _ in range(_RETRIES):
             with suppress(Unavailable):
@@ -258,12 +266,16 @@ def child_environment() -> dict[str, str]:
     """Return the environment variables for child processes that run Hourmark commands.
 
     Variables named `HOURMARK_*` are omitted, because they would override settings in the
-    configuration file.
+    configuration file. `HOURMARK_HOME` and `HOURMARK_CALLED` are kept: they are no settings.
 
     Returns:
         Names and values of the variables. The environment of this process is not changed.
     """
-    return {name: value for name, value in os.environ.items() if not name.startswith("HOURMARK_")}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in _NO_SETTINGS or not name.startswith("HOURMARK_")
+    }
 
 
 def wait_for(

@@ -6,9 +6,10 @@ docs/configuration.md.
 
 from __future__ import annotations
 
-import fnmatch
+import glob
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -21,6 +22,8 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 Positive = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0)]
 
+# The tailer takes files with these suffixes for compressed, rotated logs, whatever they contain.
+COMPRESSED_SUFFIXES: Final = (".gz", ".bz2", ".xz", ".zst", ".lz4", ".Z")
 LOOPBACK_HOSTS: Final = ("127.0.0.1", "::1", "localhost")
 
 
@@ -370,22 +373,42 @@ def find_tailed_source(sources: Iterable[Mapping[str, Any]], file: Path) -> str 
 
     Args:
         sources: Tables of `[[tailer.sources]]`, as read from TOML.
-        file: Path of the file.
+        file: Path of the file. A link to a file that a source reads counts as this file.
 
     Returns:
         Name of the first source with a pattern in `paths` that matches; None if there is none.
+        `exclude` is not considered.
     """
-    name = str(normalize_log_path(file))
+    path = normalize_log_path(file)
     return next(
         (
             str(source["name"])
             for source in sources
-            if any(
-                fnmatch.fnmatch(name, os.path.normpath(path)) for path in source.get("paths", [])
-            )
+            if any(_matches(os.path.normpath(name), path) for name in source.get("paths", []))
         ),
         None,
     )
+
+
+def _matches(pattern: str, file: Path) -> bool:
+    if pattern in (str(file), escape_log_path(file)):
+        return True  # also a file that is gone
+    with suppress(OSError):
+        status = file.stat()
+        return any(
+            found.exists() and os.path.samestat(status, found.stat())
+            for found in map(Path, glob.iglob(pattern, recursive=True))  # noqa: PTH207  # absolute
+        )
+    return False
+
+
+def escape_log_path(file: Path) -> str:
+    """Return the glob pattern that matches only one path, for `paths` of a tailer's source.
+
+    Args:
+        file: Absolute path of a log file, whose name may contain characters such as `[`.
+    """
+    return glob.escape(str(file)).replace("{", "[{]")  # braces are refused in patterns
 
 
 def normalize_log_path(file: Path) -> Path:

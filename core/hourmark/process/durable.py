@@ -34,7 +34,9 @@ def write_durably(path: Path, content: bytes, *, mode: int = 0o600) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)  # the system names none when a write fails
         temporary.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,15 +17,18 @@ import click
 
 from hourmark.clock import SystemClock
 from hourmark.config.groups import find_tailed_source
-from hourmark.config.loading import stack_config_file, stack_state_dir
-from hourmark.errors import UsageError
+from hourmark.config.loading import load_config, stack_config_file, stack_state_dir
+from hourmark.errors import ConfigError, Unavailable, UsageError
 from hourmark.printing import json_option, launcher_command, print_json
+from hourmark.process.os_errors import file_errors_reported
 from hourmark.rules.event_types import DEAD_LETTERS
 from hourmark_infra.components import child_environment
 from hourmark_infra.jars.cache import print_progress
 from hourmark_infra.java.find import export_java_home
+from hourmark_infra.locks import exclusive_lock
 from hourmark_infra.running.closed_buckets import describe_buckets
 from hourmark_infra.running.run import Run, RunOutcome
+from hourmark_infra.running.stack_holder import describe_conflict
 from hourmark_infra.stack.options import Clusters, clusters_option
 
 _FOLDER = Path("pipeline")
@@ -46,6 +51,7 @@ _FOLLOWED_BUCKET_S: Final = 60  # of a new configuration whose files are followe
 @clusters_option(1)
 @click.option("--yes", is_flag=True, help="Accept the proposals for FILE without asking.")
 @json_option
+@file_errors_reported()
 def run(
     once: bool,
     file: Path | None,
@@ -69,9 +75,39 @@ def run(
       hourmark run --config hourmark.toml       another configuration, also with servers of your own
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)  # handled like Ctrl-C
-    if logs:
-        file = _propose_configuration(logs, file, once=once, yes=yes)
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP
+            signal.signal(number, signal.default_int_handler)  # handled like Ctrl-C
+    with _only_run(stack_state_dir()):
+        if logs:
+            file = _propose_configuration(logs, file, once=once, yes=yes)
+        outcome = _run(file, clusters, once=once)
+    _print_outcome(outcome, as_json=as_json)
+
+
+@contextmanager
+def _only_run(home: Path) -> Iterator[None]:
+    # A second run would stop the components of the first one.
+    lock = home / "run" / "lock"
+
+    def refuse() -> None:
+        raise Unavailable(
+            f"another `hourmark run` (process {lock.read_text() or 'starting'}) uses {home}: stop "
+            "it with Ctrl-C, or set HOURMARK_HOME to another folder"
+        )
+
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(exclusive_lock(lock, refuse))
+            lock.write_text(str(os.getpid()))
+        except OSError as error:
+            raise ConfigError(
+                f"HOURMARK_HOME: {home} cannot be used: {error.strerror}; set it to a folder that "
+                "this user may write"
+            ) from error
+        yield
+
+
+def _run(file: Path | None, clusters: Clusters | None, *, once: bool) -> RunOutcome:
     export_java_home()
     running = Run(
         stack_state_dir(),
@@ -83,13 +119,12 @@ def run(
     try:
         if not once:
             running.run_until_stopped()
-        outcome = running.run_once()
+        return running.run_once()
     except KeyboardInterrupt:
         print_progress("stopping the components; the next run continues where this one stopped")
         sys.exit(130)
     finally:
         running.stop()
-    _print_outcome(outcome, as_json=as_json)
 
 
 def init_options(*, once: bool, is_new: bool, yes: bool) -> list[str]:
@@ -119,7 +154,12 @@ def _propose_configuration(
             "log files, so leave one of them out"
         )
     written = _FOLDER / "hourmark.toml"
-    before = written.read_bytes() if written.exists() else b""
+    before = b""
+    if written.exists():
+        load_config(written)  # a wrong setting is reported here
+        before = written.read_bytes()
+    elif said := describe_conflict(stack_state_dir(), written.absolute()):
+        raise UsageError(said)
     logs = find_new_logs(logs, before.decode(), print_progress)
     if not logs:
         return written

@@ -14,7 +14,7 @@ from typing import Final
 
 from hourmark.clock import Clock
 
-SILENCE_S: Final = 5.0
+SILENCE_S: Final = 4.5  # with the time between two checks: less than five seconds
 _CHECKS_PER_SILENCE: Final = 10
 
 
@@ -54,11 +54,15 @@ class RunProgress:
             self._report(f"[{self.elapsed_s:5.0f} s] {message}")
 
     @contextmanager
-    def awaiting(self, what: str) -> Iterator[Callable[[str], None]]:
+    def awaiting(
+        self, what: str, details: Callable[[], str] = str
+    ) -> Iterator[Callable[[str], None]]:
         """Report at intervals what a `with` block is waiting for.
 
         Args:
             what: Text that follows "waiting for", such as `all lines to be acknowledged`.
+            details: Function that returns the present details of the wait, which follow in
+                parentheses; an empty string if there are none. Called from another thread.
 
         Yields:
             A function that replaces the text, and reports the new text immediately if it has
@@ -66,7 +70,7 @@ class RunProgress:
         """
         outer, self._awaited = self._awaited, what
         ended = threading.Event()
-        thread = threading.Thread(target=self._repeat, args=(ended,), daemon=True)
+        thread = threading.Thread(target=self._repeat, args=(ended, details), daemon=True)
         thread.start()
         try:
             yield self._replace
@@ -80,7 +84,8 @@ class RunProgress:
             self._awaited = what
             self.report(f"waiting for {what}")
 
-    def _repeat(self, ended: threading.Event) -> None:
+    def _repeat(self, ended: threading.Event, details: Callable[[], str]) -> None:
         while not ended.wait(self._silence_s / _CHECKS_PER_SILENCE):
             if self._clock.monotonic_s() - self._reported_s >= self._silence_s:
-                self.report(f"waiting for {self._awaited}")
+                found = details()
+                self.report(f"waiting for {self._awaited}{f' ({found})' if found else ''}")

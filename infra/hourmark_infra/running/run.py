@@ -11,20 +11,23 @@ hours without them.
 
 from __future__ import annotations
 
+import glob
 import json
 import subprocess
 import tempfile
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from hourmark.clock import Clock
 from hourmark.commands.canary import CANARY
-from hourmark.config.loading import Config, load_config
+from hourmark.config.groups import TailedSource
+from hourmark.config.loading import Config, build_config, load_config
 from hourmark.config.toml_text import render_toml
-from hourmark.errors import ConfigError, Unavailable
+from hourmark.errors import ConfigError, Unavailable, UsageError
+from hourmark.printing import name_some
 from hourmark.process.durable import write_durably
 from hourmark.records.hours import Hour
 from hourmark.rules.event_types import read_declarations
@@ -42,10 +45,13 @@ from hourmark_infra.running.closed_buckets import (
     next_hours,
     unclosed_types,
 )
+from hourmark_infra.running.exited_servers import ExitedServers
 from hourmark_infra.running.progress import RunProgress
+from hourmark_infra.running.stack_holder import describe_conflict, record_holder
 from hourmark_infra.running.supervisor import POLL_S, Supervisor
 from hourmark_infra.stack.control import LocalStack
 from hourmark_infra.stack.layout import WATCH
+from hourmark_infra.stack.lifecycle import last_lines, server_error
 from hourmark_infra.stack.options import SERVERS, Clusters
 from hourmark_infra.stack.servers import MIRROR
 from hourmark_infra.stack.state import load_state
@@ -132,6 +138,26 @@ def first_hour_options(config: Config, now_ms: int) -> tuple[str, ...]:
         return ()  # `types apply` reports the invalid setting
     is_recent = begins >= current.earliest_chain_start()
     return ("--first-hour", first if is_recent else str(current.previous()))
+
+
+def describe_missing_files(sources: Iterable[TailedSource]) -> Iterator[str]:
+    """Describe the sources of the tailer whose files do not exist.
+
+    Args:
+        sources: The configured sources.
+
+    Yields:
+        A message for each source that has patterns, but no file that matches one of them.
+    """
+    for source in sources:
+        if source.paths and not any(
+            next(glob.iglob(path, recursive=True), None)  # noqa: PTH207  # absolute
+            for path in source.paths
+        ):
+            yield (
+                f"source {source.name}: no file matches {name_some(source.paths)} now, so nothing "
+                "of it is delivered"
+            )
 
 
 def names_kafka(own: Mapping[str, Any]) -> bool:
@@ -223,6 +249,8 @@ class Run:
         self.components = Components(home / "run", self.config_file, home / "run" / "logs", clock)
         self._supervisor = Supervisor(self.components, clock, self._report)
         self._local: LocalStack | None = None
+        self._exited: ExitedServers | None = None
+        self._once = False
         self._watch: Supervisor | None = None
         self._log: MergedLog | None = None
 
@@ -265,9 +293,11 @@ class Run:
 
         Raises:
             ConfigError: The configuration file is missing or invalid.
-            Unavailable: A component or command failed, or a bucket was not closed within three
-                hours after the end of the bucket in which delivery finished.
+            Unavailable: A component or command failed, a server of the local stack exited, or a
+                bucket was not closed within three hours after the end of the bucket in which
+                delivery finished.
         """
+        self._once = True
         config = self._prepare()
         was_complete = self._is_complete()
         self._complete.unlink(missing_ok=True)
@@ -275,6 +305,8 @@ class Run:
         with self._progress.awaiting("the ledger to be read"):
             before = self._query_json("bucket", "ls", "--summary")
         since = next_hours(before)
+        for missing in describe_missing_files(config.tailer.sources):
+            self._report(missing)
         tailed = self._drain_tailer()
         if was_complete and not tailed["ranges"]:
             self._mark_complete()
@@ -334,26 +366,36 @@ class Run:
         Call this method at the end of the run, even after an exception. The servers of the local
         stack keep running.
         """
-        self.components.stop_all()
+        with self._progress.awaiting("the components to stop"):
+            self.components.stop_all()
         if self._log is not None:
             self._log.print_new_lines()
 
     def _prepare(self) -> Config:
-        self.components.stop_all()  # left by a run that was killed
         own = _read_toml(self._file)
+        # before servers start, which takes a minute
+        read_declarations(build_config(self._file, own).types.dir)
+        with self._progress.awaiting("the components of an earlier run to stop"):
+            self.components.stop_all()  # left by a run that was killed
         settings = own if names_kafka(own) else merge_settings(self._start_stack(own), own)
         write_durably(self.config_file, render_toml(settings).encode())
         config = load_config(self.config_file)
         self.components.logs.mkdir(parents=True, exist_ok=True)
-        self._report(f"applying the types in {config.types.dir}")
-        with self._progress.awaiting("topics and schemas of the types to be created"):
-            self.components.run_repeatable(
-                "types",
-                "apply",
-                *first_hour_options(config, self._clock.now_ms()),
-                seconds=_APPLY_S,
-            )
+        self._apply_types(config)
         return config
+
+    def _apply_types(self, config: Config) -> None:
+        self._report(f"applying the types in {config.types.dir}")
+        options = first_hour_options(config, self._clock.now_ms())
+        try:
+            with self._progress.awaiting("topics and schemas of the types to be created"):
+                self.components.run_repeatable("types", "apply", *options, seconds=_APPLY_S)
+        except UsageError as error:
+            if self._local is None or not (said := describe_conflict(self._home, self._file)):
+                raise
+            raise UsageError(f"{error}\n{said}") from error
+        if self._local is not None:
+            record_holder(self._home, self._file)
 
     def _start_components(
         self, config: Config, first: Sequence[str], canaries: Sequence[str] = ()
@@ -385,9 +427,11 @@ class Run:
             "the configuration names no Kafka: starting the local stack "
             f"({SERVERS[stack.clusters]})"
         )
-        with self._progress.awaiting("the servers to start"):
+        with self._progress.awaiting("the servers to start", stack.describe_waits):
             stack.up()
         self._local = stack
+        servers = [name for name in stack.names if name != WATCH]  # which is supervised
+        self._exited = ExitedServers(stack, servers, self._clock)
         return tomllib.loads(stack.layout.config_file.read_text())
 
     def _drain_tailer(self) -> Mapping[str, Any]:
@@ -399,8 +443,10 @@ class Run:
             )
         if status != 0:
             raise Unavailable(
-                f"the tailer did not deliver all lines (exit code {status}); see its log, "
-                f"{self.components.log('tailer')}"
+                f"the tailer did not deliver all lines (exit code {status}); its log "
+                f"{self.components.log('tailer')} ends with:\n"
+                f"{last_lines(self.components.log('tailer'))}\n"
+                "After fixing the problem, repeat the command: it continues where this run stopped."
             )
         summary: dict[str, Any] = json.loads(output)
         return summary
@@ -416,8 +462,8 @@ class Run:
 
     def _wait_for_closed_buckets(self, last: Hour, wait_s: float) -> None:
         # `wait_s` is the time until the bucket `last` ends.
-        types: list[str] = self._query_json("types", "check")["types"]
         with self._progress.awaiting(f"buckets up to {last} to be closed") as replace:
+            types: list[str] = self._query_json("types", "check")["types"]
 
             def all_closed() -> bool:
                 unclosed = unclosed_types(self._list_open_buckets(), types, str(last))
@@ -456,6 +502,16 @@ class Run:
             self._watch.poll()
         if self._log is not None:
             self._log.print_new_lines()
+        self._check_servers()
+
+    def _check_servers(self) -> None:
+        if self._local is None or self._exited is None:
+            return
+        for name in self._exited.find_new():
+            error = server_error(self._local.server(name), "exited unexpectedly")
+            if self._once:
+                raise error
+            self._report(str(error))
 
 
 def run_and_wait(
@@ -494,7 +550,7 @@ def _read_toml(file: Path) -> dict[str, Any]:
             f"cannot read {file}: {error.strerror}; `hourmark init FILE…` creates one, or "
             "name another one with --config"
         ) from error
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(
             f"{file} is not valid TOML: {error}; docs/configuration.md lists all settings"
         ) from error

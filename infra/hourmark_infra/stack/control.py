@@ -14,7 +14,7 @@ import signal
 import threading
 from collections.abc import Callable, Container, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -81,6 +81,7 @@ class LocalStack:
         self._report = report
         self._guard = threading.Lock()
         self._servers = self._table()
+        self._unhealthy: dict[str, Health] = {}
 
     @classmethod
     def load(cls, home: Path, report: Reporter = print_progress) -> Self:
@@ -271,6 +272,18 @@ class LocalStack:
             self._start_in_order(wanted)
         return before
 
+    def describe_waits(self) -> str:
+        """Describe the servers that a running `up` waits for, such as `edge-1: does not listen`.
+
+        May be called from another thread.
+
+        Returns:
+            The servers with the results of their last health checks; empty if there are none.
+        """
+        return "; ".join(
+            f"{name}: {health.detail}" for name, health in sorted(self._unhealthy.copy().items())
+        )
+
     def down(self) -> dict[str, str]:
         """Stop all servers, MirrorMaker 2 first. Data and ports are kept.
 
@@ -279,7 +292,6 @@ class LocalStack:
             or to `not running`.
         """
         with _stack_lock(self.home, self._report):
-            self._record_running_servers()
             first = (*self.layout.shape.mirrors, WATCH)
             outcome = {name: self._stop(name) for name in self._servers if name in first}
             others = [name for name in reversed(self._servers) if name not in outcome]
@@ -441,7 +453,9 @@ class LocalStack:
             self._clock,
             abandoned=abandoned,
             whole_cluster=True,
+            on_unhealthy=lambda found: self._unhealthy.update({name: found}),
         )
+        self._unhealthy.pop(name, None)
         seconds = self._clock.monotonic_s() - began
         outcome = "running" if was_running else f"ready after {seconds:.1f} s"
         self._report(f"{name}: {outcome} ({health.detail})")
@@ -449,7 +463,8 @@ class LocalStack:
     def _stop(self, name: str) -> str:
         processes = self._processes(name)
         stopped = lifecycle.stop_processes(processes, self._clock)
-        self._record_process(name, None)
+        with suppress(OSError):  # a full disk; a process that has exited is recognized anyway
+            self._record_process(name, None)
         outcome = ("stopped" if stopped else "killed") if processes else "not running"
         self._report(f"{name}: {outcome}")
         return outcome

@@ -84,6 +84,13 @@ def check_namenode(address: str) -> Health:
         bean = _get_bean(address, "Hadoop:service=NameNode,name=NameNodeInfo")
     except _NoUsableResponse as error:
         return Health(False, str(error))
+    if "Resources are low" in bean.get("Safemode", ""):
+        return Health(
+            False,
+            "in safe mode: the disk of its data folder is almost full",
+            "make room on this disk; then restart the NameNode, or run `hdfs dfsadmin -safemode "
+            "leave`",
+        )
     if bean.get("Safemode"):
         return Health(False, "in safe mode: nothing can be written", LEAVE_SAFE_MODE)
     live = len(json.loads(bean.get("LiveNodes", "{}")))

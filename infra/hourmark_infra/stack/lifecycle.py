@@ -45,6 +45,7 @@ def check_host_name() -> None:
 READY_SECONDS = 600.0
 STOP_SECONDS = 20.0
 LOG_LINES = 12
+_FREE_MB_MIN = 200  # below it, a full disk is probably the cause of a failure
 
 
 def server_environment(java: Path) -> dict[str, str]:
@@ -113,6 +114,7 @@ def wait_ready(
     abandoned: Callable[[], bool] = lambda: False,
     *,
     whole_cluster: bool = False,
+    on_unhealthy: Callable[[Health], None] = lambda _: None,
 ) -> Health:
     """Wait until a server is healthy.
 
@@ -123,6 +125,7 @@ def wait_ready(
         seconds: Timeout in seconds.
         abandoned: Function that returns True to stop waiting.
         whole_cluster: Whether the server must also see all other servers of its cluster.
+        on_unhealthy: Function that receives the result of each unsuccessful health check.
 
     Returns:
         The result of the successful health check.
@@ -137,6 +140,7 @@ def wait_ready(
         health = check()
         if health.ok:
             return health
+        on_unhealthy(health)
         if not is_alive(process()):
             raise server_error(server, "exited unexpectedly")
         if abandoned():
@@ -145,7 +149,8 @@ def wait_ready(
                 "`hourmark up`"
             )
         if clock.monotonic_s() >= until:
-            raise server_error(server, f"was not ready after {seconds:.0f} s ({health.detail})")
+            detail = f"{health.detail}; {health.do}" if health.do else health.detail
+            raise server_error(server, f"was not ready after {seconds:.0f} s ({detail})")
         clock.sleep(0.25)
 
 
@@ -192,17 +197,25 @@ def server_error(server: Server, what: str) -> Unavailable:
     """Create an exception for the failure of a server, to be raised by the caller.
 
     The message contains the path and the last lines of the server's log, and the commands that
-    start or delete the stack.
+    start or delete the stack. It names the disk of the log if that is almost full.
 
     Args:
         server: Server that failed.
         what: Text that follows the server's name in the message, such as `exited unexpectedly`.
     """
     return Unavailable(
-        f"{server.name} {what}; its log {server.log} ends with:\n{last_lines(server.log)}\n"
+        f"{server.name} {what}{_describe_full_disk(server.log.parent)}; its log {server.log} ends "
+        f"with:\n{last_lines(server.log)}\n"
         "Repeat `hourmark up` after fixing the problem; `hourmark purge` deletes the stack and its "
         "data, so that the next `up` creates a new one."
     )
+
+
+def _describe_full_disk(folder: Path) -> str:
+    with suppress(OSError):
+        if (free_mb := shutil.disk_usage(folder).free // 10**6) < _FREE_MB_MIN:
+            return f"; the disk of {folder} has only {free_mb} MB left"
+    return ""
 
 
 def last_lines(log: Path) -> str:

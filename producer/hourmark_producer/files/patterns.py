@@ -23,8 +23,9 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from hourmark.config.groups import COMPRESSED_SUFFIXES
+
 PACKED: Final = (".gz", ".bz2", ".xz", ".zst")  # formats that can be decompressed here
-COMPRESSED: Final = (*PACKED, ".lz4", ".Z")
 
 
 @dataclasses.dataclass(slots=True)
@@ -125,7 +126,7 @@ class PathPattern:
     def _add(self, path: str, findings: PatternFindings, *, listed: bool) -> None:
         if path in findings.files:
             return
-        if path.endswith(COMPRESSED):
+        if path.endswith(COMPRESSED_SUFFIXES):
             findings.compressed.add(path)
             return
         try:

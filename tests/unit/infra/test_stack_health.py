@@ -55,6 +55,13 @@ def test_what_is_well_says_what_it_holds() -> None:
     assert asked(check_namenode, 200, b'{"beans": []}')[0] == Health(False, "still starting")
 
 
+def test_a_namenode_without_disk_space_says_so() -> None:
+    body = b'{"beans": [{"Safemode": "Safe mode is ON. Resources are low on NN. Please add more"}]}'
+    found = asked(check_namenode, 200, body)[0]
+    assert found.detail == "in safe mode: the disk of its data folder is almost full"
+    assert found.do.startswith("make room on this disk")
+
+
 def test_a_datanode_is_known_to_its_namenode_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = json.dumps({"d": {"infoAddr": "127.0.0.1:9864", "lastContact": 1}})
     beans = {

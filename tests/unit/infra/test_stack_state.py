@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
 from hourmark.errors import HourmarkError, UsageError
-from hourmark_infra.stack import LocalStack
-from hourmark_infra.stack.lifecycle import stop_processes
+from hourmark_infra.stack import LocalStack, control
+from hourmark_infra.stack.control import purge_stack
+from hourmark_infra.stack.lifecycle import server_error, stop_processes
 from hourmark_infra.stack.local_servers import local_servers
 from hourmark_infra.stack.process import (
     Process,
@@ -82,6 +86,37 @@ def test_no_state_is_no_stack(tmp_path: Path) -> None:
     assert load_state(tmp_path) is None
     with pytest.raises(UsageError, match="hourmark up"):
         LocalStack.load(tmp_path)
+
+
+def test_a_stack_is_stopped_and_deleted_although_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_state(tmp_path, new_state())
+    started = _spawn(tmp_path, "import time; print('on', flush=True); time.sleep(60)")
+    _wait_until_on(tmp_path)
+    stack = LocalStack.load(tmp_path, print)
+    monkeypatch.setattr(control, "find_by_mark", lambda mark: [started] * ("::edge-1" in mark))
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert stack.down()["edge-1"] == "stopped"
+    assert purge_stack(tmp_path, print)
+    assert not state_file(tmp_path).exists()
+
+
+def test_a_failure_of_a_server_names_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_state(tmp_path, new_state())
+    server = LocalStack.load(tmp_path, print).server("edge-1")
+    server.log.parent.mkdir()
+    assert "MB left" not in str(server_error(server, "exited unexpectedly"))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=3_000_000))
+    assert f"the disk of {server.log.parent} has only 3 MB left" in str(
+        server_error(server, "exited unexpectedly")
+    )
 
 
 @pytest.mark.parametrize(

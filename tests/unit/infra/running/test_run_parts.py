@@ -14,7 +14,12 @@ from click.testing import CliRunner
 from tests.support.clock import FakeClock
 from tests.support.waiting import wait_for
 
-from hourmark.config.groups import BucketSettings, TypesSettings
+from hourmark.config.groups import (
+    BucketSettings,
+    TailedSource,
+    TypesSettings,
+    escape_log_path,
+)
 from hourmark.config.loading import Config
 from hourmark.errors import ConfigError, UsageError
 from hourmark.records.hours import Hour
@@ -32,6 +37,7 @@ from hourmark_infra.running.run import (
     MergedLog,
     Run,
     RunOutcome,
+    describe_missing_files,
     first_hour_options,
     merge_settings,
     names_kafka,
@@ -115,6 +121,21 @@ paths = ["/var/log/app.log"]
     assert find_new_logs([Path("/var/log/new/../app.log")], settings, said.append) == ()
     assert find_new_logs(logs, "", said.append) == logs
     assert find_new_logs(logs, "[", said.append) == logs, "`hourmark init` reports the mistake"
+
+
+def test_sources_without_a_file_are_named(tmp_path: Path) -> None:
+    (tmp_path / "there.log").write_text("x\n")
+    (tmp_path / "odd[1].log").write_text("x\n")
+    sources = [
+        TailedSource(name="there", paths=[f"{tmp_path}/*.log", f"{tmp_path}/gone.log"]),
+        TailedSource(name="odd", paths=[escape_log_path(tmp_path / "odd[1].log")]),
+        TailedSource(name="gone", paths=[f"{tmp_path}/gone.log", f"{tmp_path}/x/*.log"]),
+        TailedSource(name="journal", input="journald"),
+    ]
+    assert [*describe_missing_files(sources)] == [
+        f"source gone: no file matches {tmp_path}/gone.log, {tmp_path}/x/*.log now, so nothing of it "
+        "is delivered"
+    ]
 
 
 def test_a_type_is_closed_once_its_next_hour_is_a_later_one() -> None:

@@ -41,6 +41,18 @@ def test_what_is_awaited_is_repeated_until_it_ended() -> None:
     assert len(said) == count, "nothing is awaited any more"
 
 
+def test_details_are_read_again_for_each_message() -> None:
+    said, details = list[str](), iter(["a: starts", "", "b: starts"])
+    progress = RunProgress(said.append, SystemClock(), silence_s=0.05)
+    with progress.awaiting("servers", lambda: next(details, "")):
+        wait_for(lambda: len(said) >= 3, "it is repeated")
+    assert [message.partition("] ")[2] for message in said[:3]] == [
+        "waiting for servers (a: starts)",
+        "waiting for servers",
+        "waiting for servers (b: starts)",
+    ]
+
+
 def test_other_messages_are_no_silence_and_a_new_text_is_reported_at_once() -> None:
     said = list[str]()
     progress = RunProgress(said.append, FakeClock(), silence_s=0.01)
