@@ -297,7 +297,8 @@ class LocalStack:
             others = [name for name in reversed(self._servers) if name not in outcome]
             with ThreadPoolExecutor(len(others)) as pool:
                 outcome |= dict(zip(others, pool.map(self._stop, others), strict=True))
-            self._change(lambda state: replace(state, stopped_at_ms=self._clock.now_ms()))
+            with suppress(OSError):  # a full disk; `status` then lists the servers as not running
+                self._change(lambda state: replace(state, stopped_at_ms=self._clock.now_ms()))
             return outcome
 
     @property
