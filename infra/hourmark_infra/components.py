@@ -23,7 +23,7 @@ import httpx
 from hourmark.clock import Clock
 from hourmark.errors import Unavailable, UsageError
 from hourmark_infra.stack.lifecycle import kill_processes, last_lines, stop_processes
-from hourmark_infra.stack.process import Process, find_by_mark, is_alive, spawn
+from hourmark_infra.stack.process import MARK, Process, find_by_mark, is_alive, spawn
 
 _NO_SETTINGS: Final = ("HOURMARK_HOME", "HOURMARK_CALLED")
 _STOP_SECONDS: Final = 10.0
@@ -257,6 +257,17 @@ class Components:
             The path of the Python interpreter, followed by its arguments.
         """
         return (sys.executable, "-m", "hourmark", *arguments, "--config", str(self.config))
+
+    def environment(self, name: str) -> dict[str, str]:
+        """Return the environment variables for a command that runs in place of a daemon.
+
+        `stop`, `stop_all` and `kill` find the command as the daemon, also if the process that
+        started it was killed.
+
+        Args:
+            name: Name of the daemon, a key of `COMMANDS`.
+        """
+        return {**child_environment(), MARK: self._mark(name)}
 
     def _mark(self, name: str) -> str:
         return f"{self.home}/components::{name}"

@@ -34,7 +34,6 @@ from hourmark.rules.event_types import read_declarations
 from hourmark_infra.components import (
     CANARIES,
     Components,
-    child_environment,
     is_service_ready,
     wait_for,
 )
@@ -439,7 +438,10 @@ class Run:
         command = self.components.command("tail", "--drain", "--final-lines", "--json")
         with self._progress.awaiting("all lines to be acknowledged"):
             status, output = run_and_wait(
-                command, self.components.log("tailer"), self._wait_for_tailer
+                command,
+                self.components.environment("tailer"),
+                self.components.log("tailer"),
+                self._wait_for_tailer,
             )
         if status != 0:
             raise Unavailable(
@@ -515,7 +517,10 @@ class Run:
 
 
 def run_and_wait(
-    command: Sequence[str], log: Path, wait: Callable[[subprocess.Popen[bytes]], None]
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    log: Path,
+    wait: Callable[[subprocess.Popen[bytes]], None],
 ) -> tuple[int, bytes]:
     """Run a command, and return its exit code and standard output.
 
@@ -523,6 +528,7 @@ def run_and_wait(
 
     Args:
         command: Program and arguments.
+        environment: Environment variables of the command.
         log: File to which the standard error output is appended.
         wait: Function that returns when the process has exited. If it raises an exception, the
             process is terminated, and the exception is propagated.
@@ -532,7 +538,7 @@ def run_and_wait(
     """
     with log.open("ab") as errors, tempfile.TemporaryFile() as output:
         with subprocess.Popen(
-            command, env=child_environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=errors
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=errors
         ) as process:
             try:
                 wait(process)

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from tests.support.clock import FakeClock
 from tests.support.waiting import wait_for
 
+from hourmark.clock import SystemClock
 from hourmark.config.groups import (
     BucketSettings,
     TailedSource,
@@ -23,7 +24,7 @@ from hourmark.config.groups import (
 from hourmark.config.loading import Config
 from hourmark.errors import ConfigError, UsageError
 from hourmark.records.hours import Hour
-from hourmark_infra.components import Components
+from hourmark_infra.components import Components, child_environment
 from hourmark_infra.running.cli import describe_outcome, find_new_logs, init_options, run
 from hourmark_infra.running.closed_buckets import (
     buckets_closed_since,
@@ -383,5 +384,20 @@ def test_an_output_larger_than_a_pipe_does_not_keep_the_command_from_its_end(
         "-c",
         "import sys; print('x' * (1 << 20)); print('said', file=sys.stderr)",
     ]
-    status, output = run_and_wait(command, tmp_path / "log", ended)
+    status, output = run_and_wait(command, child_environment(), tmp_path / "log", ended)
     assert (status, len(output), (tmp_path / "log").read_text()) == (0, (1 << 20) + 1, "said\n")
+
+
+def test_a_drain_that_a_killed_run_left_is_stopped_as_the_tailer(tmp_path: Path) -> None:
+    killed, following = (
+        Components(tmp_path, tmp_path / "x", tmp_path, SystemClock()) for _ in range(2)
+    )
+
+    def stopped(process: subprocess.Popen[bytes]) -> None:
+        wait_for(lambda: (tmp_path / "on").exists(), "it runs")
+        following.stop_all()
+        wait_for(lambda: process.poll() is not None, "it ends")
+
+    script = "import sys, time; open(sys.argv[1], 'w'); time.sleep(300)"
+    command = [sys.executable, "-c", script, str(tmp_path / "on")]
+    run_and_wait(command, killed.environment("tailer"), tmp_path / "log", stopped)
