@@ -27,7 +27,7 @@ from hourmark.records.audit import AuditRecord
 from hourmark.records.event_id import EventId, LineIds
 from hourmark.records.manifest import Manifest
 from hourmark_etl import arrow
-from hourmark_etl.closing import publishing, sealing
+from hourmark_etl.closing import attempts, sealing
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.proof.proof import Proof
 from hourmark_etl.closing.write.containers import WrittenHour
@@ -105,7 +105,7 @@ def mirror_gap(patch: pytest.MonkeyPatch) -> None:
 
 def zombie_closer(patch: pytest.MonkeyPatch) -> None:
     """Publishing overwrites what is there."""
-    real = publishing.publish
+    real = attempts.publish
 
     def publish(
         storage: Storage, frontier: Frontier, written: WrittenHour, manifest: Manifest

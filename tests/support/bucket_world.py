@@ -23,8 +23,9 @@ from hourmark.config.loading import Config
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
 from hourmark_etl.buckets.reader import Event, read_events
+from hourmark_etl.closing.attempts import publish
+from hourmark_etl.closing.bucket_manifest import build_manifest
 from hourmark_etl.closing.engine import Engine
-from hourmark_etl.closing.publishing import build_manifest, publish
 from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.closing.write.id_indexes import publish_indexes
 from hourmark_etl.closing.write.writing import SealedHour

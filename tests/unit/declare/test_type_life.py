@@ -28,8 +28,9 @@ from hourmark_declare.apply import apply_declarations
 from hourmark_delivery_service.metrics import ServiceMetrics
 from hourmark_delivery_service.parsing import CompiledRules, parse_range
 from hourmark_delivery_service.work.rules_store import RulesStore
+from hourmark_etl.closing.attempts import publish
+from hourmark_etl.closing.bucket_manifest import build_manifest
 from hourmark_etl.closing.engine import Engine
-from hourmark_etl.closing.publishing import build_manifest, publish
 from hourmark_etl.closing.write.writing import SealedHour
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.rules import LedgerRules

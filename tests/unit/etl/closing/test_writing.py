@@ -37,7 +37,8 @@ from hourmark.errors import Finding
 from hourmark.records.hours import Hour
 from hourmark_etl.arrow import binary_buffers
 from hourmark_etl.buckets.avro_container import ContainerReader
-from hourmark_etl.closing.publishing import build_manifest, publish
+from hourmark_etl.closing.attempts import publish
+from hourmark_etl.closing.bucket_manifest import build_manifest
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.closing.write import writing
 from hourmark_etl.closing.write.containers import (

@@ -27,7 +27,7 @@ from tests.support.simulator.world import World
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, events_topic
 from hourmark.records.manifest import Manifest
-from hourmark_etl.closing.publishing import publish
+from hourmark_etl.closing.attempts import publish
 from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ledger.offset_gaps import accepted_gaps
