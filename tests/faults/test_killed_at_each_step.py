@@ -16,10 +16,27 @@ from tests.faults.outcome import assert_whole
 from tests.support.crash import STEPS, CrashOrder
 from tests.support.etl_scene import Scene
 
-pytestmark = [pytest.mark.stack, pytest.mark.chaos, pytest.mark.timeout(3600)]
-SCENE = {"names": ("one", "two"), "crashing": True}
+from hourmark.records.hours import Hour
 
-_DRIVER_STEPS = ("ledger-commit", "freeze", "seal", "attempt", "marker", "rename", "ledger-close")
+pytestmark = [pytest.mark.stack, pytest.mark.chaos, pytest.mark.timeout(3600)]
+# Two orders go on to the next folder of minutes, an hour at most, and no hour may time out.
+SCENE = {
+    "names": ("one", "two"),
+    "crashing": True,
+    "minutes_ago": 160,
+    "etl": {"deadline_seconds": 14_400.0},
+}
+
+_DRIVER_STEPS = (
+    "ledger-commit",
+    "freeze",
+    "seal",
+    "attempt",
+    "marker",
+    "rename",
+    "rename-folder",
+    "ledger-close",
+)
 ORDERS = (
     *(
         CrashOrder("staged-write", moment, victim)
@@ -50,6 +67,13 @@ def test_killed_at_this_step_nothing_is_lost_doubled_or_changed(
 ) -> None:
     running.run.revive()
     running.run.order(order)
-    hour = running.begin_hour()
+    # The last two minutes that are begun here are the first ones of their folder.
+    skipping = _minutes_left(running.next_hour) + 1 if order.step == "rename-folder" else 0
+    hour = running.begin_hour(skipping=skipping)
     running.crashed(order)
     assert_whole(running.closed(hour))
+
+
+def _minutes_left(begun: Hour) -> int:
+    """Buckets that its folder can hold from this one on, which is empty so far."""
+    return -(begun.start_s // 60) % 60

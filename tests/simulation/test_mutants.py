@@ -27,10 +27,9 @@ from hourmark.records.audit import AuditRecord
 from hourmark.records.event_id import EventId, LineIds
 from hourmark.records.manifest import Manifest
 from hourmark_etl import arrow
-from hourmark_etl.closing import publishing, sealing
+from hourmark_etl.closing import attempts, sealing
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.proof.proof import Proof
-from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.ids.lookups import IdQuery
 from hourmark_etl.ledger import batches, tables
 from hourmark_etl.ledger.database import Database, Lease
@@ -105,15 +104,13 @@ def mirror_gap(patch: pytest.MonkeyPatch) -> None:
 
 def zombie_closer(patch: pytest.MonkeyPatch) -> None:
     """Publishing overwrites what is there."""
-    real = publishing.publish
+    real = attempts.publish_prepared
 
-    def publish(
-        storage: Storage, frontier: Frontier, written: WrittenHour, manifest: Manifest
-    ) -> Manifest:
+    def publish(storage: Storage, frontier: Frontier, manifest: Manifest) -> Manifest:
         storage.delete(frontier.hour.bucket_path(frontier.event_type))
-        return real(storage, frontier, written, manifest)
+        return real(storage, frontier, manifest)
 
-    patch.setattr("hourmark_etl.closing.publishing.publish", publish)
+    patch.setattr("hourmark_etl.closing.publishing.publish_prepared", publish)
 
 
 def cut_by_time(patch: pytest.MonkeyPatch) -> None:
@@ -137,6 +134,7 @@ def count_only(patch: pytest.MonkeyPatch) -> None:
             promised=wanted,
             unaudited=0,
             findings=() if wanted <= rows else ("fewer rows than promised",),
+            listed=sum(listed.values(), EventTotals()),
         )
 
     patch.setattr("hourmark_etl.closing.proof.proof.prove_by_sums", by_sums)

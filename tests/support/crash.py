@@ -101,6 +101,9 @@ STEPS: Final[Mapping[str, Step]] = {
         _storage("rename_new"),
         lambda a: a["source"].startswith("_attempts/") and _is_bucket(a["target"]),
     ),
+    "rename-folder": Step(
+        ("hourmark_etl.closing.attempts:publish_folder",), lambda a: bool(a["buckets"])
+    ),
     "ledger-close": Step(
         ("hourmark_etl.ledger.frontiers:record_closed_hours",), lambda a: bool(a["closings"])
     ),

@@ -174,7 +174,8 @@ class Handler(BaseHTTPRequestHandler):
             )
         self.server.ids[target] = self.server.id_of(self.file)
         self.server.ids.pop(self.file)
-        self.server.names[target] = self.server.names.pop(self.file)
+        for name in [n for n in self.server.names if f"{n}/".startswith(f"{self.file}/")]:
+            self.server.names[target + name[len(self.file) :]] = self.server.names.pop(name)
         return self.answer(200, kind="application/octet-stream")
 
     def create(self) -> None:

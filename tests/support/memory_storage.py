@@ -109,7 +109,7 @@ class MemoryStorage:
             self._make_parents(path)
             self._folders.add(path)
 
-    def rename_new(self, source: str, target: str) -> None:
+    def rename_new(self, source: str, target: str, *, unpublished: bool = False) -> None:
         with self._lock:
             if not self._stands(check_path(source)):
                 raise NotFound(source, self.url(source), "there is nothing to rename")

@@ -12,7 +12,9 @@ The state is stored in each type's frontier row of the ledger.
     sealing.py     a round: plans its hours and grades each proof (pure); proves and seals them
     engine.py      the interface to the expensive work; units.py: what one task reads; runner.py: where tasks run
     write/         writes deduplicated rows into Avro containers, as one Spark job for all types
-    publishing.py  writes and publishes sealed hours, many types in parallel: attempt folder, read-back, one rename
+    publishing.py  writes and publishes sealed hours, many types in parallel
+    attempts.py    publishes one bucket: attempt folder, read-back, one rename; bucket_manifest.py: its marker (pure)
+    ownership.py   checks that the buckets on storage belong to this ledger
     cleanup.py     deletes files that are no longer needed
 
 The rule and its reasons: docs/closing.md.

@@ -21,23 +21,18 @@ from hourmark.errors import Finding, Unavailable
 from hourmark.kafka.topic_names import AUDIT as AUDIT_TOPIC
 from hourmark.kafka.topic_names import CONTROL, events_topic
 from hourmark.records.hours import Hour
+from hourmark_etl.closing.attempts import Unwritable
 from hourmark_etl.closing.backfill import advance_backfill
 from hourmark_etl.closing.cut.cut import ClosingCut, CutTaker, Waiting, limit_lines
 from hourmark_etl.closing.cut.forced import select_overridden_frontiers, take_forced_cut
 from hourmark_etl.closing.cut.readiness import DuplicateHostWatch
 from hourmark_etl.closing.holds import RETRY_SECONDS, ClosingHolds, HoldReason
 from hourmark_etl.closing.notices import BackfillNotices
+from hourmark_etl.closing.ownership import check_foreign_root, check_not_published
 from hourmark_etl.closing.ports import CloserDependencies
 from hourmark_etl.closing.proof.readings import build_conflicts
 from hourmark_etl.closing.proof.unaudited import find_leftover_files
-from hourmark_etl.closing.publishing import (
-    LedgerChanged,
-    Publisher,
-    PublishResult,
-    Unwritable,
-    check_foreign_root,
-    check_not_published,
-)
+from hourmark_etl.closing.publishing import LedgerChanged, Publisher, PublishResult
 from hourmark_etl.closing.reporting import BlockerWriter, format_closed_buckets
 from hourmark_etl.closing.sealing import ClosingRound, RoundDecisions, Sealer, plan_round
 from hourmark_etl.errors import BadRecord, DamagedRow, DataLoss, ForeignLedger, Unreadable
@@ -105,7 +100,7 @@ class Closer:
             database=ports.database,
             lease=self.lease,
             clock=ports.clock,
-            publishers=ports.publishers,
+            executor=ports.executor,
         )
         self._sealer = Sealer(
             engine=ports.engine,

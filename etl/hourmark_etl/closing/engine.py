@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from hourmark.config.loading import Config
 from hourmark_etl.closing.proof.proof import Proof, Prover
@@ -58,16 +58,36 @@ class Engine:
         Raises:
             Unreadable: A staged file is missing or damaged. Stage it again and repeat the call.
         """
-        prover = Prover(
+        proofs = self._prover.prove(list(frozen), audit_next)
+        return {f.event_type: proof for f, proof in zip(frozen, proofs, strict=True)}
+
+    def prove_by_sums(
+        self, frozen: Sequence[Frontier], audit_next: AuditOffsets
+    ) -> list[Proof | None]:
+        """Verify hourly buckets by comparing totals in the ledger, without reading their rows.
+
+        Args:
+            frozen: The hours of the buckets; several hours of a type are allowed. The ledger has
+                already assigned rows to these buckets, and no more rows are added.
+            audit_next: End offsets (exclusive) of the audit records to check, by site.
+
+        Returns:
+            One proof per bucket, in the order of `frozen`; None if totals do not decide, and `prove`
+            must compare each byte range.
+
+        Raises:
+            Unreadable: A staged file is missing or damaged. Stage it again and repeat the call.
+        """
+        return self._prover.prove_by_sums(frozen, audit_next)
+
+    @property
+    def _prover(self) -> Prover:
+        return Prover(
             runner=self.runner,
             storage=self.storage,
             database=self.database,
             unit_bytes_max=self.config.etl.unit_bytes_max,
         )
-        return {
-            f.event_type: proof
-            for f, proof in zip(frozen, prover.prove(list(frozen), audit_next), strict=True)
-        }
 
     def compare(self, skip_paths: Collection[str]) -> AuditComparison | None:
         """Compare new audit files with all others to find contradictory audit records.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
-from typing import Protocol
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import Final, Protocol
 
 from hourmark.clock import Clock
 from hourmark.records.manifest import Manifest
@@ -12,6 +14,8 @@ from hourmark_etl.closing.cut.cut import SiteClusters, StagingProgress
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.storage import Storage
+
+_THREADS: Final = functools.partial(ThreadPoolExecutor, 8)
 
 
 class ClosingMetrics(Protocol):
@@ -45,7 +49,7 @@ class CloserDependencies:
             no longer has the records.
         metrics: Counts closed buckets.
         clock: Clock for the current time.
-        publishers: Number of event types that are published in parallel.
+        executor: Creates an executor for calls of storage that are made in parallel.
     """
 
     engine: Engine
@@ -58,4 +62,4 @@ class CloserDependencies:
     ]  # path of a staged file that cannot be read, and its new one; DataLoss if there is none
     metrics: ClosingMetrics
     clock: Clock
-    publishers: int = 8
+    executor: Callable[[], Executor] = _THREADS

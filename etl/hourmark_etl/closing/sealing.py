@@ -1,8 +1,9 @@
 """Plans a round of hours, proves them, and decides how each is sealed.
 
-The engine proves every type's frontier hour in one call, then every type's next hour, and so on.
-Later hours have no late promises of their own, because the frontier hour's seal settles all
-promises below the same cut.
+The engine proves every type's frontier hour in one call. Later hours have no late promises of their
+own, because the frontier hour's seal settles all promises below the same cut. So all of them are
+compared by sums at once, from the ledger. Where the sums of an hour differ, the engine proves it
+in its turn: every type's second hour in one call, then every type's third, and so on.
 
 `decide_seal` is pure: it seals an hour with a grade and a list of what was waived, or refuses it.
 
@@ -70,6 +71,7 @@ HOURS_MAX: Final = (
     4096  # (type, hour) pairs: some thousand folders are published in a minute or two
 )
 BYTES_MAX: Final = 8 << 30  # of datums: a round publishes nothing before all of it is written
+_Key = tuple[str, int]  # event type, and Unix seconds at the start of an hour
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -95,6 +97,25 @@ class ClosingRound:
     offsets: Mapping[str, tuple[StagingPosition, ...]]
     cut: ClosingCut
     overrides: Mapping[str, Override]
+
+    def following_hours(self, types: Collection[str]) -> list[tuple[Frontier, ...]]:
+        """Return the hours of the round after the first hour of each type.
+
+        Args:
+            types: Event types whose first hour can be sealed. Its seal settles all promises below
+                the cut, so the following hours have no late promises.
+
+        Returns:
+            The hours of each type in ascending order; types with one hour are omitted.
+        """
+        return [
+            tuple(
+                dataclasses.replace(f, hour=hour, settled_next=self.cut.audit_next)
+                for hour in hours
+            )
+            for f in self.frozen
+            if f.event_type in types and (hours := self.hours[f.event_type][1:])
+        ]
 
 
 @dataclasses.dataclass
@@ -168,7 +189,7 @@ class Sealer:
             Unreadable: A staged file is missing or damaged and must be staged again first.
             Unavailable: Storage or the ledger does not answer.
         """
-        rule = DecisionContext(
+        context = DecisionContext(
             closing_round.cut,
             accepted_gaps(self.database),
             self.deadline_ms,
@@ -176,57 +197,85 @@ class Sealer:
             losses(self.database),
             reporters(self.database),
         )
-        verdict, asked = RoundDecisions(), list(closing_round.frozen)
-        while asked:
-            unwritable = self._find_unwritable(asked, closing_round.overrides)
-            verdict.unwritable += [
-                (f, *unwritable[f.event_type])
-                for f in asked
-                if f.event_type in unwritable and f.event_type not in verdict.chains
+        decisions = RoundDecisions()
+        self._prove_chains(
+            [(f,) for f in closing_round.frozen], {}, closing_round, context, decisions
+        )
+        later = closing_round.following_hours(decisions.chains)
+        asked = [f for chain in later for f in chain]
+        proofs = self.engine.prove_by_sums(asked, closing_round.cut.audit_next)
+        known = {_key(f): proof for f, proof in zip(asked, proofs, strict=True) if proof}
+        self._prove_chains(later, known, closing_round, context, decisions)
+        return decisions
+
+    def _prove_chains(
+        self,
+        chains: Sequence[Sequence[Frontier]],
+        known: Mapping[_Key, Proof],
+        closing_round: ClosingRound,
+        context: DecisionContext,
+        decisions: RoundDecisions,
+    ) -> None:
+        # Decide on the hours of each type in turn, up to the first one that must stay open. Hours
+        # without a known proof are proved together with those of other types.
+        unwritable = self._find_unwritable(
+            [f for chain in chains for f in chain], closing_round.overrides
+        )
+        alive = list(chains)
+        for at in range(max(map(len, chains), default=0)):
+            alive = [chain for chain in alive if at < len(chain)]
+            asked = [chain[at] for chain in alive if _key(chain[at]) not in unwritable]
+            decisions.unwritable += [
+                (f, *unwritable[_key(f)])
+                for f in (chain[at] for chain in alive)
+                if _key(f) in unwritable and f.event_type not in decisions.chains
             ]
-            asked = [f for f in asked if f.event_type not in unwritable]
-            proofs = self.engine.prove(asked, closing_round.cut.audit_next)
-            following = []
-            for f in asked:
-                proof = proofs[f.event_type]
-                if seal := decide_seal(
-                    f,
-                    proof,
-                    closing_round.offsets[f.event_type],
-                    closing_round.overrides.get(f.event_type),
-                    rule,
-                ):
-                    verdict.chains.setdefault(f.event_type, []).append(seal)
-                    if file := proof.unaudited_file:
-                        verdict.unaudited.append(
-                            file.ledger_row(closing_round.cut.audit_next, self.clock.now_ms())
-                        )
-                    hours = closing_round.hours[f.event_type]
-                    if (count := len(verdict.chains[f.event_type])) < len(hours):
-                        following.append(
-                            dataclasses.replace(
-                                f, hour=hours[count], settled_next=closing_round.cut.audit_next
-                            )
-                        )
-                elif f.event_type not in verdict.chains:
-                    verdict.refused.append((f, (*proof.findings, *proof.unknown)))
-                    verdict.conflicts += [
-                        Conflict(
-                            event_type=f.event_type,
-                            hour_s=f.hour.start_s,
-                            range_id=range_id,
-                            what=what,
-                            found_at_ms=self.clock.now_ms(),
-                        )
-                        for range_id, what in proof.second_readings[:FINDINGS_MAX]
-                    ]
-            asked = following
-        return verdict
+            unknown = [f for f in asked if _key(f) not in known]
+            proofs = self.engine.prove(unknown, closing_round.cut.audit_next) if unknown else {}
+            sealed = {
+                f.event_type
+                for f in asked
+                if self._decide(
+                    f, known.get(_key(f)) or proofs[f.event_type], closing_round, context, decisions
+                )
+            }
+            alive = [chain for chain in alive if chain[at].event_type in sealed]
+
+    def _decide(
+        self,
+        f: Frontier,
+        proof: Proof,
+        closing_round: ClosingRound,
+        context: DecisionContext,
+        decisions: RoundDecisions,
+    ) -> bool:
+        # Add the decision on one hour, and return whether the hour can be sealed.
+        override = closing_round.overrides.get(f.event_type)
+        offsets = closing_round.offsets[f.event_type]
+        if seal := decide_seal(f, proof, offsets, override, context):
+            decisions.chains.setdefault(f.event_type, []).append(seal)
+            if file := proof.unaudited_file:
+                decisions.unaudited.append(
+                    file.ledger_row(closing_round.cut.audit_next, self.clock.now_ms())
+                )
+        elif f.event_type not in decisions.chains:
+            decisions.refused.append((f, (*proof.findings, *proof.unknown)))
+            decisions.conflicts += [
+                Conflict(
+                    event_type=f.event_type,
+                    hour_s=f.hour.start_s,
+                    range_id=range_id,
+                    what=what,
+                    found_at_ms=self.clock.now_ms(),
+                )
+                for range_id, what in proof.second_readings[:FINDINGS_MAX]
+            ]
+        return seal is not None
 
     def _find_unwritable(
         self, frontiers: Sequence[Frontier], overridden: Collection[str]
-    ) -> dict[str, tuple[ClosingPhase, tuple[str, ...]]]:
-        # Return the types whose hour has rows with unusable schemas, and the reasons. Types with an
+    ) -> dict[_Key, tuple[ClosingPhase, tuple[str, ...]]]:
+        # Return the hours that have rows with unusable schemas, and the reasons. Types with an
         # override close without such rows, unless the ledger's row of the schema is damaged,
         # because that can be repaired.
         ids = read_assigned_schema_ids(self.database, frontiers)
@@ -240,7 +289,7 @@ class Sealer:
                 if (x := find_schema_error(f.event_type, s, schemas.get(s)))
             )
             if why and (is_damaged or f.event_type not in overridden):
-                found[f.event_type] = (
+                found[_key(f)] = (
                     ClosingPhase.LEDGER if is_damaged else ClosingPhase.UNWRITABLE,
                     why,
                 )
@@ -300,6 +349,10 @@ class Sealer:
             )
         now_ms, reason = self.clock.now_ms(), overrides[forced[0]].reason
         return [dataclasses.replace(h, accepted_at_ms=now_ms, reason=reason) for h in found], checks
+
+
+def _key(frontier: Frontier) -> _Key:
+    return frontier.event_type, frontier.hour.start_s
 
 
 class DecisionContext(NamedTuple):

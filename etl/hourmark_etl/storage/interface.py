@@ -58,8 +58,8 @@ class Storage(Protocol):
         Args:
             path: Path of the new file, relative to the storage root.
             content: Bytes to write.
-            unpublished: Set to True if no reader accesses the path before it is renamed. The write
-                may then be faster.
+            unpublished: Set to True if no reader accesses the path before the caller has read the
+                file back. The write may then be faster, see `create`.
 
         Raises:
             AlreadyExists: The path exists.
@@ -76,8 +76,9 @@ class Storage(Protocol):
 
         Args:
             path: Path of the new file, relative to the storage root.
-            unpublished: Set to True if no reader accesses the path before it is renamed. The
-                backend may then write the file in place, which is faster.
+            unpublished: Set to True if no reader accesses the path before the caller has read the
+                file back, or if readers detect a file that is not complete. The backend may then
+                write the file in place and rely on the storage's confirmation, which is faster.
 
         Returns:
             A context manager whose value is a writable binary stream.
@@ -169,7 +170,7 @@ class Storage(Protocol):
             path: Path of the folder, relative to the storage root.
         """
 
-    def rename_new(self, source: str, target: str) -> None:
+    def rename_new(self, source: str, target: str, *, unpublished: bool = False) -> None:
         """Move a file or folder atomically to a path that does not exist yet.
 
         Missing parent folders of the target are created. If several callers rename to the same
@@ -179,6 +180,8 @@ class Storage(Protocol):
         Args:
             source: Path of the existing file or folder.
             target: New path.
+            unpublished: Set to True if no other caller uses the source or the target, and the
+                caller checks that the target exists. This may save a request.
 
         Raises:
             NotFound: The source does not exist, whether or not the target exists.

@@ -123,7 +123,7 @@ class LocalDisk(Storage):
         with self._errors(path):
             _make_folders(self._file(path))
 
-    def rename_new(self, source: str, target: str) -> None:
+    def rename_new(self, source: str, target: str, *, unpublished: bool = False) -> None:  # noqa: ARG002
         if not os.path.lexists(self._file(source)):
             raise NotFound(source, self.url(source), "there is nothing to rename")
         self._rename(source, target)

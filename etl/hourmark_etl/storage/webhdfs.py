@@ -93,6 +93,8 @@ class WebHdfs(Storage):
                 yield cast(BinaryIO, file)
                 file.flush()
                 upload.finish()
+            if unpublished:
+                return
             stored = self._found(unfinished)
             if stored is None or stored.length != upload.sent:
                 what = (
@@ -100,8 +102,7 @@ class WebHdfs(Storage):
                     "are stored"
                 )
                 raise StorageError(path, self.url(path), what)
-            if not unpublished:
-                self._move(stored, unfinished, path)
+            self._move(stored, unfinished, path)
         except BaseException as error:
             if not (unpublished and isinstance(error, AlreadyExists)):  # then it is not ours
                 with suppress(
@@ -147,7 +148,7 @@ class WebHdfs(Storage):
                 path, target.url, "the folder was not made; the NameNode does not say why"
             )
 
-    def rename_new(self, source: str, target: str) -> None:
+    def rename_new(self, source: str, target: str, *, unpublished: bool = False) -> None:
         """Move a file or folder atomically to a path that does not exist yet.
 
         If the response to the rename is lost, this method compares the file id (inode number) of
@@ -157,27 +158,32 @@ class WebHdfs(Storage):
         Args:
             source: Path of the existing file or folder.
             target: New path.
+            unpublished: Set to True if no other caller uses the source or the target, so that
+                whatever is at the target was moved by this call.
 
         Raises:
             NotFound: The source does not exist.
             AlreadyExists: The target exists, even as an empty folder. Nothing was changed.
             StorageError: The storage is unavailable or refuses the operation.
         """
-        self._move(self._status(source), source, target)
+        self._move(None if unpublished else self._status(source), source, target)
 
-    def _move(self, moved: _Status, source: str, target: str) -> None:
-        # A folder's move is always verified, because it publishes a bucket.
+    def _move(self, moved: _Status | None, source: str, target: str) -> None:
+        # A folder's move is always verified, because it publishes a bucket. Without `moved`, nobody
+        # else uses these paths.
         to = self._target(target)
         lost = False
         for _ in range(_RENAME_TRIES):
             refused: StorageError | None = None
             try:
-                if self._rename(source, target).is_empty_success and moved.type == "FILE":
+                done = self._rename(source, target).is_empty_success
+                if done and (moved is None or moved.type == "FILE"):
                     return
             except StorageError as error:
                 refused, lost = error, lost or isinstance(error, OutcomeUnknown)
             standing = self._found(target)
-            if standing and standing.fileId == moved.fileId and (lost or not refused):
+            is_ours = standing and (moved is None or standing.fileId == moved.fileId)
+            if is_ours and (lost or not refused):
                 return
             if standing and not isinstance(refused, NotFound):
                 what = refused.what if refused else "another file or folder exists there"

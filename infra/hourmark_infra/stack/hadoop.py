@@ -74,8 +74,10 @@ def hdfs_site(layout: Layout, datanode: str) -> dict[str, str]:
         "dfs.datanode.handler.count": "4",
         # A DataNode's event loop finishes a WebHDFS upload. If the NameNode has not received the
         # block report yet, the loop sleeps this long and serves no other request. With the default
-        # of 400 ms, every small file takes that long.
+        # of 400 ms, every small file takes that long. The delay doubles with each retry: 11 of them
+        # wait for 10 s, as the default of 5 does with 400 ms. With 5, an upload fails after 155 ms.
         "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "5",
+        "dfs.client.block.write.locateFollowingBlock.retries": "11",
         # There is no other DataNode that could replace a failed one.
         "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",
     }

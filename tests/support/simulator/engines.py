@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 import pyarrow.parquet as pq
 from sqlalchemy import select
@@ -43,16 +43,28 @@ class ComparedEngine(Engine):
     def prove(self, frozen: Collection[Frontier], audit_next: AuditOffsets) -> dict[str, Proof]:
         """See `Engine`."""
         proofs = super().prove(frozen, audit_next)
-        for f in frozen if not self.blind() else ():
-            found = self.plain.unmet(f, audit_next)
-            if bool(found) != bool(proofs[f.event_type].findings) and not self.plain.waived_before(
-                f
-            ):
-                raise Broken(
-                    f"{f.event_type} {f.hour}: the proof says {proofs[f.event_type]}, "
-                    f"plainly there is {found}"
-                )
+        for f in frozen:
+            self._compare(f, proofs[f.event_type], audit_next)
         return proofs
+
+    def prove_by_sums(
+        self, frozen: Sequence[Frontier], audit_next: AuditOffsets
+    ) -> list[Proof | None]:
+        """See `Engine`."""
+        proofs = super().prove_by_sums(frozen, audit_next)
+        for f, proof in zip(frozen, proofs, strict=True):
+            if proof is not None:
+                self._compare(f, proof, audit_next)
+        return proofs
+
+    def _compare(self, f: Frontier, proof: Proof, audit_next: AuditOffsets) -> None:
+        if self.blind():
+            return
+        found = self.plain.unmet(f, audit_next)
+        if bool(found) != bool(proof.findings) and not self.plain.waived_before(f):
+            raise Broken(
+                f"{f.event_type} {f.hour}: the proof says {proof}, plainly there is {found}"
+            )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import Executor, Future
 from typing import Any, TypeVar, cast
 
 from sqlalchemy import Connection
@@ -23,6 +24,20 @@ T = TypeVar("T")
 
 class Killed(BaseException):
     """SIGKILL, as far as Python can be told: nothing may catch it."""
+
+
+class InlineExecutor(Executor):
+    """Carries each call out when it is submitted, in the thread that submits it: in an order that
+    can be repeated.
+    """
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        future: Future[T] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001  # raised where its result is asked for
+            future.set_exception(error)
+        return future
 
 
 class FaultPoints:

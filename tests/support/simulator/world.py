@@ -22,6 +22,7 @@ from tests.support.simulator.damage import FILE_FAULTS, Damages
 from tests.support.simulator.engines import ComparedEngine
 from tests.support.simulator.hooks import (
     FaultPoints,
+    InlineExecutor,
     Killed,
     PointedDatabase,
     open_ledger,
@@ -157,7 +158,7 @@ class World:
             restage=self.pipeline.restage,
             metrics=Metrics(),
             clock=self.driver_clock,
-            publishers=1,
+            executor=InlineExecutor,
         )
         self.closer = Closer(ports, self.config)
 

@@ -49,7 +49,7 @@ class RefusesAfterwards(WritesOver):
 class RenamesInto(MemoryStorage):
     """As WebHDFS does it in its plain form."""
 
-    def rename_new(self, source: str, target: str) -> None:
+    def rename_new(self, source: str, target: str, *, unpublished: bool = False) -> None:
         into = f"{target}/{source.rpartition('/')[2]}" if self.exists(target) else target
         super().rename_new(source, into)
 
@@ -57,7 +57,7 @@ class RenamesInto(MemoryStorage):
 class RenamesOntoEmpty(MemoryStorage):
     """As os.rename does it."""
 
-    def rename_new(self, source: str, target: str) -> None:
+    def rename_new(self, source: str, target: str, *, unpublished: bool = False) -> None:
         if self.exists(target) and not self.list(target):
             self.delete(target)
         super().rename_new(source, target)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import fastavro
 import pyarrow as pa
 import pytest
-from tests.support.bucket_world import World, frontier, hour_at
+from tests.support.bucket_world import World, frontier, hour_at, publish
 from tests.support.rules_servers import MemoryRegistry, MemoryTopic, outside
 
 from hourmark.errors import UsageError
@@ -28,8 +28,8 @@ from hourmark_declare.apply import apply_declarations
 from hourmark_delivery_service.metrics import ServiceMetrics
 from hourmark_delivery_service.parsing import CompiledRules, parse_range
 from hourmark_delivery_service.work.rules_store import RulesStore
+from hourmark_etl.closing.bucket_manifest import build_manifest
 from hourmark_etl.closing.engine import Engine
-from hourmark_etl.closing.publishing import build_manifest, publish
 from hourmark_etl.closing.write.writing import SealedHour
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.rules import LedgerRules

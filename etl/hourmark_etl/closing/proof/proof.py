@@ -206,19 +206,42 @@ class Prover:
         Raises:
             Unreadable: A staged file is missing or damaged and must be staged again first.
         """
-        sums = add_partial_groups(
-            read_proof_totals(self.database, frontiers, cut_offsets),
-            self.storage,
-            frontiers,
-            cut_offsets,
-        )
+        sums = self._read_sums(frontiers, cut_offsets)
         proofs = [prove_by_sums(listed, promised) for listed, promised in sums]
         slow = {at: frontiers[at] for at, proof in enumerate(proofs) if proof is None}
         joined = self._by_join(slow, cut_offsets) if slow else {}
         return [
-            dataclasses.replace(proof or joined[at], listed=sum(listed.values(), EventTotals()))
+            proof or dataclasses.replace(joined[at], listed=sum(listed.values(), EventTotals()))
             for at, (proof, (listed, _)) in enumerate(zip(proofs, sums, strict=True))
         ]
+
+    def prove_by_sums(
+        self, frontiers: Sequence[Frontier], cut_offsets: AuditOffsets
+    ) -> list[Proof | None]:
+        """Verify hourly buckets by comparing totals in the ledger, without reading their rows.
+
+        Args:
+            frontiers: The hours of the buckets; several hours of a type are allowed. Staged rows
+                (events copied from Kafka) must already be assigned to the buckets.
+            cut_offsets: End offsets (exclusive), by site, of the audit records to compare.
+
+        Returns:
+            One proof per bucket, in the order of `frontiers`; None if the totals differ or cannot
+            be compared, so that `prove` must compare each byte range.
+
+        Raises:
+            Unreadable: A staged file is missing or damaged and must be staged again first.
+        """
+        return [
+            prove_by_sums(listed, promised)
+            for listed, promised in self._read_sums(frontiers, cut_offsets)
+        ]
+
+    def _read_sums(
+        self, frontiers: Sequence[Frontier], cut_offsets: AuditOffsets
+    ) -> list[tuple[Mapping[int, EventTotals], Mapping[int, EventTotals]]]:
+        totals = read_proof_totals(self.database, frontiers, cut_offsets)
+        return add_partial_groups(totals, self.storage, frontiers, cut_offsets)
 
     def _by_join(self, frontiers: Mapping[int, Frontier], below: AuditOffsets) -> dict[int, Proof]:
         rows = self._rows_items(frontiers)
@@ -411,6 +434,7 @@ def prove_by_sums(
     books = tuple(OriginHourTotals(hour, of.events, 0) for hour, of in sorted(promised.items()))
     checked = promises.events if is_checked else 0
     return Proof(
+        listed=rows,
         method="sums",
         audit_records=promises.records,
         promised=promises.events,

@@ -261,17 +261,30 @@ def find_counted_promises(
     """
     c = _PROMISED.c
 
-    def of_the_hour(one: Any, below_of: ColumnElement[bool]) -> ColumnElement[bool]:
+    def of_the_hour(
+        one: Any,
+        below_of: ColumnElement[bool],
+        end: int,  # noqa: ARG001  # the same arguments as `late`
+    ) -> ColumnElement[bool]:
         return and_(c.type == one.type, c.hour == one.hour, below_of)
 
-    def late(one: Any, below_of: ColumnElement[bool]) -> ColumnElement[bool]:
-        return and_(c.type == one.type, c.last_offset >= one.settled, c.hour < one.hour, below_of)
+    def late(one: Any, below_of: ColumnElement[bool], end: int) -> ColumnElement[bool]:
+        # Nothing is late for the later hours of a round, which are settled up to the same offsets.
+        return and_(
+            one.settled < end,
+            c.type == one.type,
+            c.last_offset >= one.settled,
+            c.hour < one.hour,
+            below_of,
+        )
 
     conditions = [
         (
             site,
             functools.partial(
-                counts, below_of=and_(c.first_offset < offset, _is_of(site, below_offsets))
+                counts,
+                below_of=and_(c.first_offset < offset, _is_of(site, below_offsets)),
+                end=offset,
             ),
         )
         for site, offset in below_offsets.by_site

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import collections
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -79,16 +79,23 @@ def test_nothing_closes_before_its_end_however_often_the_closer_polls(world: Wor
     assert blockers(world.database, FIRST_HOUR.length_s) == {}, "to wait for time alone is no wait"
 
 
-def test_a_backlog_of_many_hours_and_types_is_one_proof_a_layer_and_one_write(
+def test_a_backlog_of_many_hours_and_types_is_two_proofs_and_one_write(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
+    summed: list[int] = []
     written: list[int] = []
 
     class Counting(Engine):
         def prove(self, frozen: Collection[Frontier], audit_next: AuditOffsets) -> dict[str, Proof]:
             asked.append(len(frozen))
             return super().prove(frozen, audit_next)
+
+        def prove_by_sums(
+            self, frozen: Sequence[Frontier], audit_next: AuditOffsets
+        ) -> list[Proof | None]:
+            summed.append(len(frozen))
+            return super().prove_by_sums(frozen, audit_next)
 
         def write(
             self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str
@@ -105,7 +112,7 @@ def test_a_backlog_of_many_hours_and_types_is_one_proof_a_layer_and_one_write(
         until(world, hour(n))
     settle(world)
     assert open_hours(world) == {hour(5)}
-    assert (asked, written) == ([2] * 5, [10])
+    assert (asked, summed, written) == ([2], [8], [10])
     world.judge.check_end()
 
 
@@ -321,18 +328,18 @@ def test_a_gap_in_promises_holds_all_types_and_takes_an_override_for_each(world:
 def test_storage_that_refuses_is_waited_for_and_closing_goes_on_by_itself(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = world.storage.make_folder
+    real = world.storage.rename_new
 
-    def refuse(path: str) -> None:
-        raise SafeMode(path, "hdfs://nn/" + path, "name node is in safe mode")
+    def refuse(source: str, target: str, *, unpublished: bool = False) -> None:
+        raise SafeMode(target, "hdfs://nn/" + target, "name node is in safe mode")
 
-    monkeypatch.setattr(world.storage, "make_folder", refuse)
+    monkeypatch.setattr(world.storage, "rename_new", refuse)
     settle(world, FIRST_HOUR)
     assert {f.state for f in world.frontiers()} == {HourState.SEALED}
     settle(world)
     assert wait_of(world).phase == "storage"
     assert "safe mode" in wait_of(world).what[0]
-    monkeypatch.setattr(world.storage, "make_folder", real)
+    monkeypatch.setattr(world.storage, "rename_new", real)
     world.clock.advance(11)
     settle(world)
     assert grade(world) == "proved"

@@ -4,6 +4,7 @@ order, without a bucket for hours that hold nothing, and never before an hour th
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,10 @@ from hourmark.records.manifest import Manifest
 from hourmark.rollback.version import VERSIONS
 from hourmark_etl.buckets.verify import find_gaps
 from hourmark_etl.buckets.verify import verify_bucket as verify_stored
+from hourmark_etl.closing.engine import Engine
+from hourmark_etl.closing.proof.proof import Proof
 from hourmark_etl.ledger.maintenance.overview import read_following_manifest
+from hourmark_etl.model import AuditOffsets, Frontier
 from hourmark_etl.operators.bucket_exits import BucketExit, exit_of_explanation
 from hourmark_etl.operators.explain import Explanation, explain_hour
 from hourmark_etl.operators.hour_facts import read_hour_facts
@@ -214,6 +218,41 @@ def test_a_promise_without_its_events_keeps_an_old_hour_open(world: World) -> No
     world.producers.append_row(world.producers.ranges[-1], event)
     settle_old(world)
     assert [m.hour for m in manifests(world)] == [str(OLDEST), str(THIRD)]
+
+
+def test_later_hours_whose_sums_differ_are_proved_in_turn_up_to_the_first_that_stays_open(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[str]()
+
+    class Counting(Engine):
+        def prove(self, frozen: Collection[Frontier], audit_next: AuditOffsets) -> dict[str, Proof]:
+            asked.extend(str(f.hour) for f in frozen if f.event_type == "click")
+            return super().prove(frozen, audit_next)
+
+    monkeypatch.setattr(
+        world, "engine", lambda database: Counting(world.storage, database, world.config)
+    )
+    world.start_closer()
+    hours = [Hour(OLDEST.start_s + 3600 * n) for n in range(5)]
+    for at in (*hours[:3], hours[4]):
+        send_old(world, at)
+        if at != hours[1]:  # the rows of all others come twice: their sums differ
+            send_again(world, world.producers.ranges[-1])
+    event = promise_alone(world, hours[3])
+    settle_old(world)
+    closed = manifests(world)
+    assert [(m.hour, m.evidence.method) for m in closed] == [
+        (str(hours[0]), "join"),
+        (str(hours[1]), "sums"),
+        (str(hours[2]), "join"),
+    ]
+    assert [*dict.fromkeys(asked)] == [str(hours[n]) for n in (0, 2, 3)], "and none after it"
+    assert (frontier(world).hour, wait_of(world).phase) == (hours[3], "proof")
+    world.producers.append_row(world.producers.ranges[-1], event)
+    settle_old(world)
+    assert [m.hour for m in manifests(world)] == [str(at) for at in hours]
+    world.judge.check_end()
 
 
 def test_a_rebuilt_ledger_goes_on_where_the_back_fill_was(world: World) -> None:

@@ -113,6 +113,7 @@ def test_types_that_are_refused_in_turn_do_not_keep_the_closer_in_one_poll(world
     class Slow:
         def __init__(self, engine: Engine) -> None:
             self.compare, self.write, self._prove = engine.compare, engine.write, engine.prove
+            self.prove_by_sums = engine.prove_by_sums
 
         def prove(self, frozen: Collection[Frontier], audit_next: AuditOffsets) -> dict[str, Proof]:
             asked.append(len(frozen))
@@ -296,7 +297,7 @@ def test_an_override_for_all_types_waits_for_a_sealed_hour_because_its_close_wou
         send(world, ["click", "view"], FIRST_HOUR.start_s * 1000 + n)
         world.producers.report(0)
     until(world, FIRST_HOUR)
-    monkeypatch.setattr("hourmark_etl.closing.publishing.publish", killed)
+    monkeypatch.setattr("hourmark_etl.closing.publishing.publish_prepared", killed)
     with pytest.raises(Killed):
         settle(world)
     monkeypatch.undo()

@@ -198,8 +198,8 @@ def test_what_is_sealed_already_is_published_and_the_hour_after_it_is_held(
     report(world)
     publish = world.storage.rename_new
 
-    def killed(source: str, target: str) -> None:
-        publish(source, target)
+    def killed(source: str, target: str, *, unpublished: bool = False) -> None:
+        publish(source, target, unpublished=unpublished)
         if target == FIRST_HOUR.bucket_path("click"):
             raise Killed
 

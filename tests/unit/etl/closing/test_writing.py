@@ -29,6 +29,7 @@ from tests.support.bucket_world import (
     datum,
     frontier,
     hour_at,
+    publish,
     some_ids,
 )
 
@@ -37,7 +38,7 @@ from hourmark.errors import Finding
 from hourmark.records.hours import Hour
 from hourmark_etl.arrow import binary_buffers
 from hourmark_etl.buckets.avro_container import ContainerReader
-from hourmark_etl.closing.publishing import build_manifest, publish
+from hourmark_etl.closing.bucket_manifest import build_manifest
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.closing.write import writing
 from hourmark_etl.closing.write.containers import (

@@ -11,7 +11,7 @@ import pytest
 from tests.support.records import HOUR, TOPIC, evidence, frontier, manifest, position, seal
 
 from hourmark.records.manifest import BucketOffset
-from hourmark_etl.closing.publishing import (
+from hourmark_etl.closing.ownership import (
     check_foreign_root,
     check_not_published,
     check_seal_matches,

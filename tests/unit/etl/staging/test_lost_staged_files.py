@@ -27,8 +27,7 @@ from tests.support.simulator.world import World
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, events_topic
 from hourmark.records.manifest import Manifest
-from hourmark_etl.closing.publishing import publish
-from hourmark_etl.closing.write.containers import WrittenHour
+from hourmark_etl.closing.attempts import publish_prepared
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ledger.digests import find_damaged_rows
 from hourmark_etl.ledger.offset_gaps import accepted_gaps
@@ -266,9 +265,7 @@ def test_a_closer_that_had_written_the_hour_whole_may_still_publish_it(
     class Paused(Exception):
         pass
 
-    def publish_late(
-        storage: Storage, f: Frontier, written: WrittenHour, manifest: Manifest
-    ) -> Manifest:
+    def publish_late(storage: Storage, f: Frontier, manifest: Manifest) -> Manifest:
         """All is written; then the file is lost, an override gives it up, and only then the rename
         comes.
         """
@@ -284,11 +281,11 @@ def test_a_closer_that_had_written_the_hour_whole_may_still_publish_it(
                 and (f.seal.grade, seal.grade) == ("proved", "forced")
             )
             assert (f.seal.offsets, f.seal.audit_next) == (seal.offsets, seal.audit_next)
-            publish(storage, f, written, manifest)
+            publish_prepared(storage, f, manifest)
             raise Paused
-        return publish(storage, f, written, manifest)
+        return publish_prepared(storage, f, manifest)
 
-    monkeypatch.setattr("hourmark_etl.closing.publishing.publish", publish_late)
+    monkeypatch.setattr("hourmark_etl.closing.publishing.publish_prepared", publish_late)
     until(world, FIRST_HOUR)
     with pytest.raises(Paused):
         settle(world)
