@@ -30,7 +30,6 @@ BY_OTHERS = {
         "psycopg": "SQLAlchemy, by the ledger's URL",
         "pandas": "Spark's Python workers",
     },
-    "hourmark-infra": {"pyspark": "jars/ivy.py finds its Ivy, containers/roles.py its programs"},
 }
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.support.clock import FakeClock
 
-from hourmark.errors import Unavailable
+from hourmark.errors import UsageError
 from hourmark_infra.components import Components
 from hourmark_infra.running.cli import describe_outcome
 from hourmark_infra.running.run import RunOutcome
@@ -115,7 +115,7 @@ def test_the_last_words_of_a_run_show_an_event_before_a_dead_letter(
 def test_a_step_of_the_demo_that_fails_is_named_as_it_can_be_repeated(folder: Path) -> None:
     config = folder / "hourmark.toml"
     config.write_text("wrong = 1\n")
-    with pytest.raises(Unavailable, match=r"^hourmark types apply --config ") as failed:
+    with pytest.raises(UsageError, match=r"^hourmark types apply --config ") as failed:
         Components(folder, config, folder, FakeClock()).run("types", "apply", seconds=60)
     (command,) = re.findall("^hourmark (.*) failed:$", str(failed.value), re.MULTILINE)
     assert _as_pasted(f"./hourmark {command}", folder) == f"[][types][apply][--config][{config}]"
