@@ -71,7 +71,7 @@ class ServerStatus:
     def to_json(self) -> dict[str, object]:
         """Return the status as a JSON-serializable dict.
 
-        It has no `do`, `since_ms` and `is_stopped`.
+        The attributes `do`, `since_ms` and `is_stopped` are omitted.
         """
         shown = ("name", "pid", "address", "memory_mb", "healthy", "detail", "log")
         return {name: getattr(self, name) for name in shown}

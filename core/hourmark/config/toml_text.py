@@ -39,10 +39,11 @@ def toml_value(value: object) -> str:
     (in single quotes) if TOML permits it.
 
     Args:
-        value: A string, number, boolean, list, tuple or mapping.
+        value: A string, number, boolean, or a list, tuple or mapping of such values. None and
+            dates are not supported.
 
     Raises:
-        TypeError: The value has another type that JSON cannot represent either.
+        TypeError: The value or a nested one is of a type that JSON cannot represent.
     """
     if isinstance(value, Mapping):
         return (

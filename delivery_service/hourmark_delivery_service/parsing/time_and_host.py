@@ -47,12 +47,15 @@ def time_context(byte_range: ByteRange, rules: CompiledRules) -> TimeContext:
 
 
 class HostEncoder:
-    """Encodes the host of each event in a byte range of a file as an Avro string.
+    """Encodes the field `host` of events as an Avro string.
+
+    The host of an event is the host name in its line if the source trusts it, and otherwise the
+    host on which the tailer read the file.
 
     Args:
-        byte_range: Byte range, with the name of the host that read the file.
-        source: Declaration of the source (kind of log file). It determines whether the host in a
-            line is used.
+        byte_range: Byte range that contains the lines, with the name of the tailer's host.
+        source: Declaration of the source (kind of log file), which states whether host names in
+            lines are trusted.
         parser: Parser version, which determines how bytes that are not UTF-8 are replaced.
     """
 

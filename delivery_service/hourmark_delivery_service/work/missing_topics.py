@@ -42,7 +42,7 @@ class _MissingTopic:
 
 
 class MissingTopics:
-    """Recreates Kafka topics of event types that were found to be missing.
+    """Recreates missing Kafka topics of event types, after a delay.
 
     A topic is created only if it is still missing some seconds after the first report, because an
     operator may be replacing it. Not thread-safe: use it in one event loop.

@@ -179,13 +179,14 @@ _SEALS: Final = TypeAdapter(tuple[Seal, ...])
 
 
 def encode_seals(seals: Iterable[Seal]) -> str:
-    """Encode the seals of an event type's next hours as JSON, as the ledger stores them.
+    """Encode seals as a JSON array, for a column of the ledger (the ETL's state database).
 
-    The ledger is the state database of the ETL. A seal fixes the content of one hour's bucket and
-    contains the evidence that it is complete.
+    A seal fixes the content of the bucket of one hour before it is published, and contains the
+    evidence that it is complete.
 
     Args:
-        seals: Seals of consecutive hours, beginning with the oldest open hour of the type.
+        seals: Seals of one event type, ordered by hour. The first one belongs to the next hour to
+            close.
     """
     return _SEALS.dump_json(tuple(seals)).decode()
 

@@ -167,19 +167,21 @@ def _frontier(row: Mapping[Any, Any], bucket_seconds: int) -> Frontier:
 def move_open_frontiers(
     database: Database, lease: Lease, moved: Collection[tuple[Frontier, Hour]]
 ) -> None:
-    """Make another hour the oldest open one of event types that back-fill.
+    """Set the next hour to close of event types whose old hours are back-filled.
 
-    The caller decides which hour it is; see `closing.backfill`.
+    Used to begin with hours before a type's first hour, and to skip hours without events. The
+    module `closing.backfill` chooses the hour.
 
     Args:
         database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
-        moved: Pairs of a frontier and its new hour, which is at most the type's first hour. The
-            hour is earlier only if nothing of the type is closed.
+        moved: Pairs of a frontier (the record of a type's next hour to close) and the new hour. The
+            new hour must not be after `first_hour` of the frontier. It may be before the current
+            one only if no hour of the type is closed.
 
     Raises:
-        StaleDriver: Another process has taken over the lease, or a type's oldest open hour has
-            changed or is not open; nothing was changed.
+        StaleDriver: Another process has taken over the lease, or a frontier has changed or its
+            hour is being closed. No frontier was changed.
     """
     for f, hour in moved:
         assert hour <= f.first_hour, "hours from the first one on close in turn"

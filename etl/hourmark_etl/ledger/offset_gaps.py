@@ -82,13 +82,14 @@ def record_checks(database: Database, lease: Lease, passed: Collection[EdgeCheck
 
 
 def replace_topic_checks(connection: Connection, checks: Collection[EdgeCheck]) -> None:
-    """Replace all stored checks for lost records of the topics in `checks`.
+    """Replace the stored checks for lost records of each topic in `checks`.
 
-    A partition of these topics that has no entry in `checks` loses its stored check.
+    All stored checks of these topics are deleted first, including those of partitions that have no
+    entry in `checks`.
 
     Args:
         connection: The caller's transaction.
-        checks: Successful checks, complete for each of their topics.
+        checks: Successful checks, with an entry for every existing partition of their topics.
     """
     connection.execute(
         delete(tables.edge_checks).where(

@@ -40,6 +40,8 @@ def set_aside() -> None:
 def ls(event_type: str | None, is_all: bool, as_json: bool, config: Config) -> None:
     """List the malformed records of TYPE, or of all types, with the reason for each.
 
+    Records that an operator has marked as reviewed are listed only with --all.
+
     Example:  hourmark etl set-aside ls click
     """
     set_up_logging(config.log_level)

@@ -77,8 +77,9 @@ class Supervisor:
     def poll(self) -> None:
         """Check all supervised components once, and restart those that have exited.
 
-        A component that has exited since the last call is reported. The first call after its pause
-        has elapsed starts it again. The call does not block.
+        An exit is reported by the first call after it. The component is restarted by the first
+        call after a delay of `PAUSE_S` seconds, which doubles with each exit, up to `PAUSE_MAX_S`,
+        until the component has run for `STEADY_S` seconds. The call does not block.
         """
         now_s = self.clock.monotonic_s()
         for name, schedule in self._schedules.items():

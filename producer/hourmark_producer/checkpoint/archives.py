@@ -138,9 +138,10 @@ def save_departed(
 
     Args:
         position: The position up to which the content was read.
-        unread: First bytes of the content and its size in bytes. Used only if nothing was read.
-        high: Size of the content in bytes if its unread bytes were counted as lost; otherwise 0.
-            These bytes are not counted again for the compressed copy.
+        unread: Identifies content of which no byte was read: its first bytes and its size in
+            bytes. Ignored if `position.offset` is not 0.
+        high: If the unread bytes were counted as lost, the size of the content in bytes;
+            otherwise 0. Then they are not counted again when the compressed copy is found.
 
     Returns:
         The statements with their parameters. Empty if nothing was read and `unread` is empty,

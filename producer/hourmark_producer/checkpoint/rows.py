@@ -122,16 +122,17 @@ def restore_account(
 ) -> None:
     """Restore the observed sizes and truncations of a file from its row in the table `accounts`.
 
-    Does nothing if the generation of the row differs from that of the file's position.
+    Does nothing if the row belongs to other content of the file than its position, which means
+    that `generation` differs. The arguments other than `file` are the columns of the row.
 
     Args:
         file: The file, which is modified.
-        generation: Generation to which the row belongs.
-        settled: Number of truncations of the file that are already accounted for.
-        doubted: 1 if the tailer logged that all lines of the file are equal, otherwise 0.
-        high: Largest content size since the latest truncation, in bytes.
-        shrinks: The truncations that are not accounted for yet, as a JSON array. Each element is an
-            array of the values of a `Truncation`, with bytes in hexadecimal.
+        generation: Number of the content, which increases when the content is replaced.
+        settled: Number of truncations whose lost bytes were already counted.
+        doubted: 1 if a warning that all lines of the file are equal was logged, otherwise 0.
+        high: Largest size since the latest truncation, in bytes.
+        shrinks: Truncations whose lost bytes were not counted yet, as a JSON array. Each element
+            is an array of the values of a `Truncation`, with bytes in hexadecimal.
         head: First bytes of the content.
     """
     progress, former = file.progress, file.earlier.latest

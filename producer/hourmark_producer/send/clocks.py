@@ -173,8 +173,10 @@ _DIGITS: Final = 19
 class ClockFloor:
     """The latest time that a trusted service clock reported, kept in a file across restarts.
 
-    Byte ranges never carry an earlier time, unless the two times differ so much that one of them
-    must be wrong. Not thread-safe: the caller must hold a lock.
+    Byte ranges do not carry earlier times, so that their times do not decrease when the clock of a
+    service is corrected. If a later reading is earlier by more than `CLOCKS_APART_MS_MAX`, one of
+    the two is wrong, and the later reading is used unchanged. Not thread-safe: the caller must hold
+    a lock.
 
     Args:
         path: File that stores the value; None to keep it in memory only.

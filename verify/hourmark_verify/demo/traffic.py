@@ -151,10 +151,10 @@ class LiveLog:
         return self._next is None
 
     def write_due_lines(self, moment: float) -> None:
-        """Write all lines that are due, and rotate the file at the middle of the time span.
+        """Write all lines that are due, and rotate the file when half of the time has elapsed.
 
         Args:
-            moment: Elapsed fraction of the time span, from 0 to 1.
+            moment: Elapsed fraction of the planned time, from 0 to 1.
         """
         pending, broken = bytearray(), list[int]()
         while self._next is not None and self._next.moment <= moment:

@@ -124,19 +124,21 @@ class KafkaSiteClusters:
     def find_acceptable_gaps(
         self, topics: Collection[str]
     ) -> tuple[list[OffsetGap], list[EdgeCheck]]:
-        """Return the gaps (possibly lost records) that an operator's override may accept.
+        """Return the gaps (ranges of offsets whose records may be lost) that may be accepted.
 
-        A gap of an audit topic on the central cluster is omitted while the topic's log ends before
-        the staging position (next offset to stage). New records at these offsets would not be
-        staged.
+        An operator accepts gaps with an override; afterwards, hours can be closed despite them.
+        One kind of gap cannot be accepted yet and is omitted: a gap of an audit topic on the
+        central cluster whose end offset is lower than the next offset to stage, because new
+        records at the offsets in between would be skipped.
 
         Args:
-            topics: Topic names at the edge.
+            topics: Topics to examine, by their names on the edge clusters.
 
         Returns:
-            A pair of the gaps and the edge checks, which contain positions from which later checks
-            start. Store the edge checks when the gaps are accepted, so that the gaps are no longer
-            reported. Both lists are empty if there is no gap.
+            The gaps, and one check per partition of the edge clusters that has gaps. A check
+            contains the offset from which the next search for gaps starts. Store the checks
+            together with the acceptance; then the gaps are not found again. Both lists are empty
+            if there is no gap.
 
         Raises:
             Unavailable: A cluster does not answer.

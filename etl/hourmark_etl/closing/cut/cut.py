@@ -240,12 +240,13 @@ class Waiting(NamedTuple):
 
 
 class CutTaker:
-    """Determines which hourly buckets may be closed, by taking consistent cuts.
+    """Determines which hourly buckets are complete, by comparing offsets of all Kafka clusters.
 
-    A cut is a set of end offsets of all topics. When all records below these offsets have been
-    mirrored and staged (copied to storage), the hours that all log sources have finished may be
-    closed. Call `poll` repeatedly. Each call advances the current cut without blocking. Not
-    thread-safe.
+    A cut is a set of end offsets of all topics, requested at about the same time. When all records
+    below these offsets have been mirrored and staged (copied to storage), the staged data is
+    complete up to the time of the cut. The buckets of all hours that every log source had finished
+    by then may be closed. Call `poll` repeatedly: each call advances the current cut by the steps
+    that need no waiting. Not thread-safe.
 
     Args:
         sites: Interface to the Kafka clusters of all sites.

@@ -40,14 +40,14 @@ from hourmark_etl.storage import Storage
 
 
 class ReparsedRange(NamedTuple):
-    """A byte range of a log file that was apparently parsed twice, with different results.
+    """A byte range of a log file whose second delivery contained other events than the first.
 
-    A closed bucket was verified to contain all events of the range. Events of the range that
-    arrived later are not in any closed bucket.
+    The probable cause is that the lines were parsed with different rules. The events of the first
+    delivery are in closed buckets; the additional events of the second one are in none.
 
     Attributes:
         range_id: Id of the byte range, 8 bytes.
-        what: Human-readable description.
+        what: Description of the differences, for log messages.
     """
 
     range_id: bytes
