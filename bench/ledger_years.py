@@ -47,7 +47,7 @@ from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import find_damaged_rows, with_digest
 from hourmark_etl.ledger.frontiers import frontiers, read_closed_types, sum_unassigned_bytes
 from hourmark_etl.ledger.maintenance.overview import read_closed_manifest
-from hourmark_etl.operators.bucket_listing import BucketSelection, list_buckets, summarize_buckets
+from hourmark_etl.operators.buckets.listing import BucketSelection, list_buckets, summarize_buckets
 
 _HOUR_S: Final = 3600
 

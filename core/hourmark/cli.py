@@ -38,7 +38,7 @@ COMMAND_GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
             "Show what is in trouble, since when, and what to do, for servers and components.",
         ),
         "bucket": (
-            "hourmark_etl.operators.bucket:bucket",
+            "hourmark_etl.operators.buckets.cli:bucket",
             "List, show, verify and print hourly buckets; explain, await or force an open one.",
         ),
         "doctor": (

@@ -22,8 +22,8 @@ from hourmark.kafka.topic_names import AUDIT, events_topic
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.offset_gaps import accepted_gaps
 from hourmark_etl.ledger.overrides import Blocker, blockers, put_override
+from hourmark_etl.ledger.partitions.offset_gaps import accepted_gaps
 from hourmark_etl.recovery.offset_records import read_offset_backup
 from hourmark_infra.stack import LocalStack
 

@@ -17,8 +17,8 @@ from hourmark.records.manifest import Grade
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.batches import read_partition_positions
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.offset_gaps import open_gaps
 from hourmark_etl.ledger.overrides import put_override, put_overrides
+from hourmark_etl.ledger.partitions.offset_gaps import open_gaps
 
 pytestmark = LONG
 SCENE = {"names": ("recreated", "lost")}

@@ -23,7 +23,7 @@ from tests.support.waiting import wait_for
 
 from hourmark.records.hours import Hour
 from hourmark_etl.operators.audit import audit
-from hourmark_etl.operators.bucket import bucket
+from hourmark_etl.operators.buckets.cli import bucket
 from hourmark_etl.operators.trace import trace
 from hourmark_infra.stack import LocalStack
 

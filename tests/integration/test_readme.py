@@ -18,7 +18,7 @@ import pytest
 from tests.support.waiting import wait_for
 
 from hourmark.records.hours import Hour
-from hourmark_etl.operators.bucket_exits import BucketExit
+from hourmark_etl.operators.buckets.exits import BucketExit
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]
 

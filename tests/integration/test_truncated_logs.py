@@ -30,8 +30,8 @@ from hourmark.records.record_key import RecordKey
 from hourmark.rules.event_types import EventType, Source
 from hourmark_etl.ledger.batches import commit_batch, positions
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.offset_gaps import all_gaps
-from hourmark_etl.ledger.read_errors import PAUSE_MS, read_errors
+from hourmark_etl.ledger.partitions.offset_gaps import all_gaps
+from hourmark_etl.ledger.partitions.read_errors import PAUSE_MS, read_errors
 from hourmark_etl.model import StagingPosition
 from hourmark_etl.staging.consumer import (
     build_batch,

@@ -27,8 +27,8 @@ from hourmark.records.record_key import RecordKey
 from hourmark.rules.event_types import EventType, Source
 from hourmark_etl.ledger.batches import commit_batch, insert_new_positions, positions
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.offset_gaps import open_gaps
-from hourmark_etl.ledger.read_errors import PAUSE_MS, ReadError, read_errors
+from hourmark_etl.ledger.partitions.offset_gaps import open_gaps
+from hourmark_etl.ledger.partitions.read_errors import PAUSE_MS, ReadError, read_errors
 from hourmark_etl.model import FIRST_SITE, OffsetSpan, StagedBatch, StagingPosition
 from hourmark_etl.staging.consumer import collect_read_errors
 from hourmark_etl.staging.pieces import StagePlan

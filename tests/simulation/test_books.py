@@ -16,8 +16,8 @@ from tests.support.simulator.truth import FIRST_HOUR
 from tests.support.simulator.world import World
 
 from hourmark.records.hours import Hour
-from hourmark_etl.ledger.offset_gaps import accepted_gaps
 from hourmark_etl.ledger.overrides import put_override
+from hourmark_etl.ledger.partitions.offset_gaps import accepted_gaps
 from hourmark_etl.operators.reconciled_sources import (
     ReconciliationWindow,
     known_origin_hours,

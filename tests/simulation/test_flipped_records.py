@@ -39,7 +39,7 @@ from hourmark.kafka.topic_names import AUDIT, HOSTS, central_topic, events_topic
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import MARKER, Manifest
 from hourmark_etl.ledger import batches
-from hourmark_etl.ledger.read_errors import read_errors
+from hourmark_etl.ledger.partitions.read_errors import read_errors
 
 EDGE: Final = "edge"
 ROUNDS: Final = 8

@@ -18,8 +18,8 @@ from tests.support.simulator.world import World
 
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, HOSTS, central_topic, events_topic
-from hourmark_etl.ledger.offset_gaps import open_gaps
-from hourmark_etl.ledger.read_errors import read_errors
+from hourmark_etl.ledger.partitions.offset_gaps import open_gaps
+from hourmark_etl.ledger.partitions.read_errors import read_errors
 
 from .stories import grows, polls, writes
 

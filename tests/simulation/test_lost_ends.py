@@ -29,7 +29,7 @@ from hourmark.errors import Unavailable
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, CONTROL, HOSTS, central_topic, events_topic
 from hourmark.records.hours import Hour
-from hourmark_etl.ledger.offset_gaps import all_gaps, open_gaps
+from hourmark_etl.ledger.partitions.offset_gaps import all_gaps, open_gaps
 from hourmark_etl.recovery.lost_ends import LostEndDetector
 from hourmark_etl.recovery.offset_records import OffsetBackupWriter
 

@@ -40,8 +40,8 @@ from hourmark.errors import UsageError
 from hourmark.kafka.topic_names import AUDIT, CONTROL, HOSTS, events_topic
 from hourmark.records.hours import Hour
 from hourmark_etl.closing.write.containers import WrittenHour
-from hourmark_etl.ledger.offset_gaps import EdgeCheck, put_checks
 from hourmark_etl.ledger.overrides import put_overrides
+from hourmark_etl.ledger.partitions.offset_gaps import EdgeCheck, put_checks
 from hourmark_etl.model import from_row
 from hourmark_etl.recovery.rebuilt_offsets import OffsetRebuilder, PartitionLogs
 from hourmark_etl.recovery.storage_scan import BucketChain

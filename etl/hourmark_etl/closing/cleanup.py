@@ -34,7 +34,7 @@ from hourmark_etl.ledger.bucket_rows import pack_old_bucket_rows
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.hosts.reporters import reporters
-from hourmark_etl.ledger.offset_gaps import all_gaps, has_lost_end
+from hourmark_etl.ledger.partitions.offset_gaps import all_gaps, has_lost_end
 from hourmark_etl.ledger.staged import staged_files as ledger
 from hourmark_etl.ledger.staged.set_aside import delete_old_set_aside_rows
 from hourmark_etl.ledger.staged.staged_files import UnneededFile

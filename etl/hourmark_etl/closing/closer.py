@@ -45,9 +45,9 @@ from hourmark_etl.ledger.conflicts import (
 )
 from hourmark_etl.ledger.database import CLOSER
 from hourmark_etl.ledger.hosts.sites import check_sites
-from hourmark_etl.ledger.offset_gaps import OffsetGap
 from hourmark_etl.ledger.overrides import OVERRIDABLE_SEALED, Override, overrides
-from hourmark_etl.ledger.read_errors import read_errors
+from hourmark_etl.ledger.partitions.offset_gaps import OffsetGap
+from hourmark_etl.ledger.partitions.read_errors import read_errors
 from hourmark_etl.ledger.staged.staged_files import (
     find_types_needing_file,
     format_spans,

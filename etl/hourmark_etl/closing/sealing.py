@@ -57,8 +57,8 @@ from hourmark_etl.ledger.hosts.host_losses import (
     sum_losses_in_hour,
 )
 from hourmark_etl.ledger.hosts.reporters import reporters
-from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, accepted_gaps
 from hourmark_etl.ledger.overrides import Override
+from hourmark_etl.ledger.partitions.offset_gaps import EdgeCheck, OffsetGap, accepted_gaps
 from hourmark_etl.ledger.schemas import find_schema_error, read_schemas_by_id
 from hourmark_etl.ledger.staged.listings import read_assigned_schema_ids
 from hourmark_etl.model import ClosingPhase, Frontier, ReportedSource, Seal, StagingPosition

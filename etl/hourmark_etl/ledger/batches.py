@@ -19,8 +19,8 @@ from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database, Lease, select_by_names
 from hourmark_etl.ledger.digests import check_digest, update_rows, with_digest
 from hourmark_etl.ledger.hosts.reporters import put_reports
-from hourmark_etl.ledger.offset_gaps import OffsetGap, open_gaps, put_gaps
-from hourmark_etl.ledger.read_errors import (
+from hourmark_etl.ledger.partitions.offset_gaps import OffsetGap, open_gaps, put_gaps
+from hourmark_etl.ledger.partitions.read_errors import (
     ReadError,
     delete_passed_read_errors,
     delete_read_error,

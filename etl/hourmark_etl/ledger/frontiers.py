@@ -39,7 +39,12 @@ from hourmark_etl.ledger.frontier_rows import (
     encode_seals,
     encode_settled_offsets,
 )
-from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, put_gaps, replace_topic_checks
+from hourmark_etl.ledger.partitions.offset_gaps import (
+    EdgeCheck,
+    OffsetGap,
+    put_gaps,
+    replace_topic_checks,
+)
 from hourmark_etl.ledger.staged.set_aside import assign_set_aside_to_buckets
 from hourmark_etl.model import (
     NO_AUDIT_OFFSETS,

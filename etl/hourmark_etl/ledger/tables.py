@@ -377,7 +377,7 @@ edge_checks = Table(
 )
 
 # Offset gaps that the ledger alone remembers, and those that an override accepted
-# (`hourmark_etl.ledger.offset_gaps`).
+# (`hourmark_etl.ledger.partitions.offset_gaps`).
 gaps = Table(
     "offset_gaps",
     metadata,

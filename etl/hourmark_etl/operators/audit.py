@@ -24,7 +24,7 @@ from hourmark_etl.humanize import format_count
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
 from hourmark_etl.ledger.staged.listings import FileDifference
-from hourmark_etl.operators.bucket_text import format_table
+from hourmark_etl.operators.buckets.text import format_table
 from hourmark_etl.operators.reconciled_ranges import unmet_ranges
 from hourmark_etl.operators.reconciled_sources import (
     ReconciliationWindow,

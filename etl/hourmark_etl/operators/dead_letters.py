@@ -16,7 +16,7 @@ from hourmark.clock import SystemClock
 from hourmark.config.loading import Config, config_option
 from hourmark.errors import UsageError
 from hourmark.printing import json_option, print_json
-from hourmark_etl.operators.bucket_text import format_events, format_table
+from hourmark_etl.operators.buckets.text import format_events, format_table
 from hourmark_etl.operators.dead_letter_reader import (
     RECORDS_MAX,
     read_dead_letters_from_buckets,

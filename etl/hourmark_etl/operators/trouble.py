@@ -34,7 +34,7 @@ from hourmark_etl.ledger.hosts.reporters import reporters
 from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
 from hourmark_etl.ledger.maintenance.overview import read_closed_manifest
 from hourmark_etl.ledger.overrides import Blocker, blockers
-from hourmark_etl.ledger.read_errors import read_errors
+from hourmark_etl.ledger.partitions.read_errors import read_errors
 from hourmark_etl.ledger.staged.set_aside import count_unreviewed_records
 from hourmark_etl.model import Frontier, HourState, ReportedSource
 from hourmark_etl.operators.explain import HourFacts, explain_hour

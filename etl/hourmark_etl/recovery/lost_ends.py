@@ -20,7 +20,7 @@ from hourmark.kafka.topic_names import AUDIT
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ledger.batches import create_truncation_gap
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.ledger.offset_gaps import OffsetGap, all_gaps, put_gaps
+from hourmark_etl.ledger.partitions.offset_gaps import OffsetGap, all_gaps, put_gaps
 from hourmark_etl.ledger.staged.staged_files import read_folders_and_epochs
 from hourmark_etl.model import StagingPosition
 from hourmark_etl.recovery.storage_scan import Key, list_batch_folders, read_notes

@@ -28,7 +28,7 @@ from hourmark.kafka.topic_names import AUDIT
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.batches import decode_position
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.ledger.offset_gaps import (
+from hourmark_etl.ledger.partitions.offset_gaps import (
     EdgeCheck,
     OffsetGap,
     all_gaps,

@@ -39,7 +39,7 @@ from hourmark_etl.ledger.batches import (
     insert_positions,
     insert_staged_files,
 )
-from hourmark_etl.ledger.offset_gaps import OffsetGap, has_lost_end, put_checks, put_gaps
+from hourmark_etl.ledger.partitions.offset_gaps import OffsetGap, has_lost_end, put_checks, put_gaps
 from hourmark_etl.model import (
     DEFAULT_SHARD,
     FIRST_SITE,

@@ -39,7 +39,7 @@ from hourmark_etl.execution.task_failures import to_hourmark_error
 from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.hosts.reporters import decode_report
-from hourmark_etl.ledger.read_errors import ReadError
+from hourmark_etl.ledger.partitions.read_errors import ReadError
 from hourmark_etl.model import OffsetSpan, StagedBatch, StagingPosition
 from hourmark_etl.staging.planner import StreamReader, unpack_results
 from hourmark_etl.staging.source import kafka_source, source_name

@@ -30,7 +30,7 @@ from hourmark_etl.execution.task_failures import TaskFailure, catch_task_failure
 from hourmark_etl.execution.worker_reuse import freeze_loaded_modules
 from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.ledger.read_errors import (
+from hourmark_etl.ledger.partitions.read_errors import (
     ReadError,
     delete_resolved_read_errors,
     read_errors,

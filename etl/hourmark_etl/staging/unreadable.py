@@ -11,8 +11,8 @@ from hourmark.errors import UsageError
 from hourmark.kafka.clients import Cluster, Partition
 from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
-from hourmark_etl.ledger.offset_gaps import OffsetGap
-from hourmark_etl.ledger.read_errors import read_errors
+from hourmark_etl.ledger.partitions.offset_gaps import OffsetGap
+from hourmark_etl.ledger.partitions.read_errors import read_errors
 from hourmark_etl.model import OffsetSpan
 from hourmark_etl.staging.pieces import StagePlan
 from hourmark_etl.staging.plan import ReadSpan

@@ -31,7 +31,7 @@ from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.hosts.reporters import reporters
 from hourmark_etl.ledger.maintenance import overview
 from hourmark_etl.ledger.overrides import blockers, overrides
-from hourmark_etl.ledger.read_errors import read_errors
+from hourmark_etl.ledger.partitions.read_errors import read_errors
 from hourmark_etl.ledger.staged.set_aside import count_unreviewed_records
 from hourmark_etl.model import Frontier, ReportedSource, StagedBatch
 from hourmark_etl.telemetry.gauges import (

@@ -34,8 +34,8 @@ from hourmark_etl.closing.cut.edge import EdgeSite
 from hourmark_etl.errors import DataLoss
 from hourmark_etl.ledger import batches
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.ledger.offset_gaps import read_last_checks
-from hourmark_etl.ledger.read_errors import ReadError
+from hourmark_etl.ledger.partitions.offset_gaps import read_last_checks
+from hourmark_etl.ledger.partitions.read_errors import ReadError
 from hourmark_etl.ledger.schemas import SchemaCheck
 from hourmark_etl.ledger.staged.staged_files import LedgerFile
 from hourmark_etl.model import OffsetSpan, StagedBatch, StagingPosition

@@ -20,7 +20,7 @@ from hourmark.rules.event_types import Source
 from hourmark_declare.doctor.check_result import CheckStatus
 from hourmark_declare.doctor.ledger_check import check_ledger
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.operators.bucket import bucket
+from hourmark_etl.operators.buckets.cli import bucket
 from hourmark_etl.operators.trouble import types_status
 from hourmark_etl.storage import LocalDisk
 from hourmark_etl.telemetry.component_status import driver_status

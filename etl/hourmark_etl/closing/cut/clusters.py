@@ -21,7 +21,7 @@ from hourmark_etl.ledger import batches
 from hourmark_etl.ledger.batches import check_topic_ids, record_truncated_audit_logs
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.hosts.reporters import reporters
-from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, open_gaps
+from hourmark_etl.ledger.partitions.offset_gaps import EdgeCheck, OffsetGap, open_gaps
 from hourmark_etl.model import FIRST_SITE, ReportedSource, StagingPosition
 from hourmark_etl.topics import SiteCluster
 

@@ -38,7 +38,7 @@ from hourmark_etl.closing.cut.readiness import (
     find_new_sources,
     may_deliver,
 )
-from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap
+from hourmark_etl.ledger.partitions.offset_gaps import EdgeCheck, OffsetGap
 from hourmark_etl.model import (
     NO_AUDIT_OFFSETS,
     AuditOffsets,

@@ -18,7 +18,12 @@ from hourmark.kafka.clients import Partition, TopicInfo
 from hourmark.kafka.mirror import find_gaps, partitions_ahead, partitions_behind, recreated_topics
 from hourmark.kafka.topic_names import CONTROL, central_topic, events_topic
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, read_last_checks, record_checks
+from hourmark_etl.ledger.partitions.offset_gaps import (
+    EdgeCheck,
+    OffsetGap,
+    read_last_checks,
+    record_checks,
+)
 from hourmark_etl.model import FIRST_SITE
 from hourmark_etl.topics import SiteCluster
 

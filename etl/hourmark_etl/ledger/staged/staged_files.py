@@ -35,7 +35,7 @@ from hourmark_etl.ledger.database import Database, Lease, delete_rows
 from hourmark_etl.ledger.digests import check_digest, update_rows
 from hourmark_etl.ledger.frontier_rows import decode_audit_offsets
 from hourmark_etl.ledger.frontiers import force_sealed_hours
-from hourmark_etl.ledger.offset_gaps import OffsetGap, put_gaps
+from hourmark_etl.ledger.partitions.offset_gaps import OffsetGap, put_gaps
 from hourmark_etl.model import (
     AUDIT,
     EVENTS,

@@ -22,7 +22,7 @@ from hourmark_etl.errors import StaleDriver
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.batches import create_truncation_gap
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.offset_gaps import OffsetGap, put_gaps
+from hourmark_etl.ledger.partitions.offset_gaps import OffsetGap, put_gaps
 from hourmark_etl.model import EARLIEST_MS, StagingPosition
 from hourmark_etl.storage import AccessDenied, LocalDisk, StorageError
 from hourmark_etl.storage.folders import INDEX_FOLDER

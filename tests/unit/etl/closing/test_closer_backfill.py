@@ -38,7 +38,7 @@ from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.proof.proof import Proof
 from hourmark_etl.ledger.maintenance.overview import read_following_manifest
 from hourmark_etl.model import AuditOffsets, Frontier
-from hourmark_etl.operators.bucket_exits import BucketExit, exit_of_explanation
+from hourmark_etl.operators.buckets.exits import BucketExit, exit_of_explanation
 from hourmark_etl.operators.explain import Explanation, explain_hour
 from hourmark_etl.operators.hour_facts import read_hour_facts
 from hourmark_etl.operators.rollback import obstacles

@@ -47,8 +47,8 @@ from hourmark_etl.errors import DataLoss
 from hourmark_etl.ledger import frontiers, tables
 from hourmark_etl.ledger.database import Lease, replace_rows
 from hourmark_etl.ledger.digests import find_damaged_rows, with_digest
-from hourmark_etl.ledger.offset_gaps import accepted_gaps
 from hourmark_etl.ledger.overrides import overrides
+from hourmark_etl.ledger.partitions.offset_gaps import accepted_gaps
 from hourmark_etl.model import AuditOffsets, Frontier, HourState
 from hourmark_etl.storage import BadBlocks, Storage
 

@@ -22,7 +22,7 @@ from hourmark_etl.closing.cut.cut import (
     EdgeEnds,
     Waiting,
 )
-from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap
+from hourmark_etl.ledger.partitions.offset_gaps import EdgeCheck, OffsetGap
 from hourmark_etl.model import FIRST_SITE, AuditOffsets, ClosingPhase, ReportedSource
 
 CLICK, VIEW = Partition("events.click", 0), Partition("events.view", 0)

@@ -17,8 +17,8 @@ from hourmark_etl.closing.sealing import EARLY_MS, DecisionContext, decide_seal
 from hourmark_etl.ledger.conflicts import Conflict
 from hourmark_etl.ledger.hosts.host_losses import HostLoss
 from hourmark_etl.ledger.hosts.reporters import decode_report
-from hourmark_etl.ledger.offset_gaps import OffsetGap
 from hourmark_etl.ledger.overrides import Override
+from hourmark_etl.ledger.partitions.offset_gaps import OffsetGap
 from hourmark_etl.model import AuditOffsets, HourState, Seal
 
 DEADLINE_MS = 1000 * DEADLINE_S

@@ -43,7 +43,7 @@ from hourmark_etl.closing.cut.edge import EdgeSite
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.frontier_rows import decode_seals, encode_seals
 from hourmark_etl.ledger.hosts.sites import check_sites
-from hourmark_etl.ledger.offset_gaps import read_last_checks
+from hourmark_etl.ledger.partitions.offset_gaps import read_last_checks
 from hourmark_etl.model import FIRST_SITE, NO_AUDIT_OFFSETS, AuditOffsets
 from hourmark_etl.operators.rollback import obstacles
 from hourmark_etl.staging.pieces import StagedNote

@@ -31,7 +31,7 @@ from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, central_topic, events_topic
 from hourmark.records.audit import AuditRecord
 from hourmark_etl.model import ClosingPhase
-from hourmark_etl.operators.bucket_text import format_manifest
+from hourmark_etl.operators.buckets.text import format_manifest
 
 START_MS = FIRST_HOUR.start_s * 1000 + 600_000
 AUDITS, CLICKS = (

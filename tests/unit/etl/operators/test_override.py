@@ -35,8 +35,8 @@ from hourmark_etl.ledger.heartbeat import (
 )
 from hourmark_etl.ledger.overrides import overrides, put_blockers
 from hourmark_etl.model import ClosingPhase
-from hourmark_etl.operators.bucket import bucket
-from hourmark_etl.operators.bucket_exits import BucketExit
+from hourmark_etl.operators.buckets.cli import bucket
+from hourmark_etl.operators.buckets.exits import BucketExit
 from hourmark_etl.storage import LocalDisk
 
 PAST = Hour.parse("2026-01-05T07")  # long ended

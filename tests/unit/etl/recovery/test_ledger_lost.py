@@ -20,7 +20,7 @@ from hourmark_etl.driver import run as run_job
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
 from hourmark_etl.operators.audit import audit
-from hourmark_etl.operators.bucket import bucket
+from hourmark_etl.operators.buckets.cli import bucket
 from hourmark_etl.operators.ledger import ledger
 from hourmark_etl.storage import LocalDisk
 

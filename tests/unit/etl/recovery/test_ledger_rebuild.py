@@ -34,7 +34,7 @@ from hourmark_etl.ids.lookups import IndexWriter
 from hourmark_etl.ledger import frontiers, tables
 from hourmark_etl.ledger.closed import IdIndexSegment, closed_buckets, read_index_paths
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.offset_gaps import accepted_gaps, open_gaps
+from hourmark_etl.ledger.partitions.offset_gaps import accepted_gaps, open_gaps
 from hourmark_etl.ledger.rules import LedgerRules
 from hourmark_etl.ledger.schemas import known_schemas
 from hourmark_etl.model import AuditOffsets

@@ -19,7 +19,7 @@ from tests.support.memory_storage import MemoryStorage
 from hourmark.records.hours import Hour
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.offset_gaps import open_gaps
+from hourmark_etl.ledger.partitions.offset_gaps import open_gaps
 from hourmark_etl.model import AuditOffsets
 from hourmark_etl.recovery import storage_scan
 from hourmark_etl.recovery.rebuild import rebuild

@@ -35,7 +35,7 @@ from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, CONTROL, central_topic, events_topic
 from hourmark.records.hours import Hour
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.offset_gaps import accepted_gaps, open_gaps
+from hourmark_etl.ledger.partitions.offset_gaps import accepted_gaps, open_gaps
 from hourmark_etl.recovery.rebuild_result import RebuildResult
 
 TOPICS = (*CONTROL, *map(events_topic, TYPES))

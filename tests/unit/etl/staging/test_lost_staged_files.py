@@ -30,7 +30,7 @@ from hourmark.records.manifest import Manifest
 from hourmark_etl.closing.attempts import publish_prepared
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ledger.digests import find_damaged_rows
-from hourmark_etl.ledger.offset_gaps import accepted_gaps
+from hourmark_etl.ledger.partitions.offset_gaps import accepted_gaps
 from hourmark_etl.model import Frontier, HourState
 from hourmark_etl.recovery.check import check_groups
 from hourmark_etl.storage import Storage

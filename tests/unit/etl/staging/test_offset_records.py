@@ -25,7 +25,13 @@ from hourmark_etl.ledger.batches import (
     record_truncated_audit_logs,
 )
 from hourmark_etl.ledger.database import CLOSER
-from hourmark_etl.ledger.offset_gaps import OffsetGap, all_gaps, has_lost_end, open_gaps, put_gaps
+from hourmark_etl.ledger.partitions.offset_gaps import (
+    OffsetGap,
+    all_gaps,
+    has_lost_end,
+    open_gaps,
+    put_gaps,
+)
 from hourmark_etl.model import StagingPosition
 from hourmark_etl.recovery.offset_records import (
     OffsetBackupFile,

@@ -10,7 +10,7 @@ from tests.support.simulator.world import World
 
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, central_topic, events_topic
-from hourmark_etl.ledger.read_errors import (
+from hourmark_etl.ledger.partitions.read_errors import (
     ReadError,
     delete_passed_read_errors,
     read_errors,

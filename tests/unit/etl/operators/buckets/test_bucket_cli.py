@@ -16,8 +16,8 @@ from hourmark.errors import Finding, UsageError
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import MARKER, BucketOffset, Grade, Manifest, MissingRanges
 from hourmark_etl.buckets.reader import NotClosed
-from hourmark_etl.operators.bucket import bucket
-from hourmark_etl.operators.bucket_exits import BucketExit
+from hourmark_etl.operators.buckets.cli import bucket
+from hourmark_etl.operators.buckets.exits import BucketExit
 from hourmark_etl.storage import LocalDisk, Storage
 
 Run = Callable[..., Result]

@@ -30,8 +30,8 @@ from hourmark_etl.ledger.heartbeat import read_driver_signs
 from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
 from hourmark_etl.ledger.overrides import blockers
 from hourmark_etl.model import Frontier, HourState
-from hourmark_etl.operators.bucket_exits import EXIT_CODES, BucketExit, exit_of_explanation
-from hourmark_etl.operators.bucket_listing import make_row, manifest_row, open_bucket_row
+from hourmark_etl.operators.buckets.exits import EXIT_CODES, BucketExit, exit_of_explanation
+from hourmark_etl.operators.buckets.listing import make_row, manifest_row, open_bucket_row
 from hourmark_etl.operators.explain import (
     Explanation,
     HourFacts,

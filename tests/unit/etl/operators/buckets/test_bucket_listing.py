@@ -44,9 +44,9 @@ from hourmark_etl.ledger.frontier_rows import insert_frontier
 from hourmark_etl.ledger.heartbeat import write_heartbeat
 from hourmark_etl.ledger.overrides import Blocker, put_blockers
 from hourmark_etl.model import ClosingPhase, HourState
-from hourmark_etl.operators.bucket import bucket
-from hourmark_etl.operators.bucket_listing import open_bucket_row
-from hourmark_etl.operators.bucket_wait import BucketPoller
+from hourmark_etl.operators.buckets.cli import bucket
+from hourmark_etl.operators.buckets.listing import open_bucket_row
+from hourmark_etl.operators.buckets.wait import BucketPoller
 from hourmark_etl.storage import LocalDisk
 
 List = Callable[..., list[dict[str, Any]]]

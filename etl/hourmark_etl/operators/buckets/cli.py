@@ -29,28 +29,28 @@ from hourmark_etl.buckets.reader import (
     read_manifest,
 )
 from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
-from hourmark_etl.operators.bucket_exits import (
+from hourmark_etl.operators.buckets.exits import (
     EXIT_CODES,
     BucketExit,
     MissingMarker,
     exit_of_explanation,
     exit_of_grade,
 )
-from hourmark_etl.operators.bucket_listing import (
+from hourmark_etl.operators.buckets.listing import (
     COLUMNS,
     DAMAGED,
     BucketSelection,
     list_buckets,
     summarize_buckets,
 )
-from hourmark_etl.operators.bucket_text import (
+from hourmark_etl.operators.buckets.text import (
     format_bucket_report,
     format_events,
     format_manifest,
     format_table,
     format_verification_summary,
 )
-from hourmark_etl.operators.bucket_wait import wait
+from hourmark_etl.operators.buckets.wait import wait
 from hourmark_etl.operators.explain import explain_hour, format_explanation
 from hourmark_etl.operators.hour_facts import explain_from_storage, read_hour_facts
 from hourmark_etl.operators.override import force

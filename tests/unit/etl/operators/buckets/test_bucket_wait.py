@@ -27,10 +27,10 @@ from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.overrides import Blocker, put_blockers
 from hourmark_etl.model import ClosingPhase
-from hourmark_etl.operators import bucket_wait
-from hourmark_etl.operators.bucket import bucket
-from hourmark_etl.operators.bucket_exits import BucketExit
-from hourmark_etl.operators.bucket_wait import BucketPoll, wait_for_bucket
+from hourmark_etl.operators.buckets import wait
+from hourmark_etl.operators.buckets.cli import bucket
+from hourmark_etl.operators.buckets.exits import BucketExit
+from hourmark_etl.operators.buckets.wait import BucketPoll, wait_for_bucket
 
 REPORTED_S = 15.0
 
@@ -58,7 +58,7 @@ class EventfulClock(FakeClock):
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> EventfulClock:
     made = EventfulClock()
-    monkeypatch.setattr(bucket_wait, "SystemClock", lambda: made)
+    monkeypatch.setattr(wait, "SystemClock", lambda: made)
     return made
 
 

@@ -17,8 +17,8 @@ from hourmark.records.hours import Hour
 from hourmark.records.manifest import MARKER, Grade, Manifest
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.operators.bucket import bucket
-from hourmark_etl.operators.bucket_exits import EXIT_CODES, BucketExit, exit_of_explanation
+from hourmark_etl.operators.buckets.cli import bucket
+from hourmark_etl.operators.buckets.exits import EXIT_CODES, BucketExit, exit_of_explanation
 from hourmark_etl.operators.explain import Explanation
 from hourmark_etl.storage import LocalDisk, Storage
 

@@ -1,0 +1,1 @@
+"""What the ledger stores per Kafka partition: lost records and failed reads."""

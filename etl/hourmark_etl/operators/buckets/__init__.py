@@ -1,0 +1,1 @@
+"""The commands `hourmark bucket …`, which list, explain, wait for and verify buckets."""
