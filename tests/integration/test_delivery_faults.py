@@ -8,8 +8,8 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
+from tests.support.http import HTTP
 from tests.support.service.live import CLICK, RUN, Serving, StockReader, lines
 from tests.support.service.load import (
     LINES,
@@ -67,8 +67,8 @@ def test_too_few_in_sync_replicas_mean_503_and_no_ack_until_they_are_back(
     answer = service.post(byte_range, body, timeout_s=60)
     assert answer.status_code == 503
     assert int(answer.headers["Retry-After"]) >= 1
-    assert httpx.get(service.url + "/healthz", timeout=5).status_code == 200
-    assert httpx.get(service.url + "/readyz", timeout=30).status_code == 503
+    assert HTTP.get(service.url + "/healthz", timeout=5).status_code == 200
+    assert HTTP.get(service.url + "/readyz", timeout=30).status_code == 503
     for broker in stack.brokers[1:]:
         stack.start(broker)
     for broker in stack.brokers[1:]:

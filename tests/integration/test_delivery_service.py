@@ -18,6 +18,7 @@ from pathlib import Path
 import httpx
 import pytest
 from click.testing import CliRunner
+from tests.support.http import HTTP
 from tests.support.service.live import APP, CLICK, RAW, RUN, Serving, StockReader, lines, serving
 from tests.support.service.queue_contract import CHECKS, Check
 from tests.support.waiting import wait_for
@@ -171,8 +172,8 @@ def test_api_events_arrive_and_a_retry_is_the_same(service: Serving, reader: Sto
         "Hourmark-Client": f"shop-{RUN}",
     }
     body = b'{"n":1}\n{"n":2}\n{"n":"x"}\n'
-    first = httpx.post(url, content=body, headers=headers, timeout=60)
-    second = httpx.post(url, content=body, headers=headers, timeout=60)
+    first = HTTP.post(url, content=body, headers=headers, timeout=60)
+    second = HTTP.post(url, content=body, headers=headers, timeout=60)
     assert first.json() == second.json()
     assert (first.json()["events"], first.json()["dead_letters"], first.json()["delivery"]) == (
         2,

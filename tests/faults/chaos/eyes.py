@@ -10,11 +10,11 @@ import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-import httpx
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from tests.faults.chaos.flows import Flow
 from tests.faults.chaos.settings import BUCKET_SECONDS, HOSTS
+from tests.support.http import HTTP
 
 from hourmark.clock import Clock
 from hourmark.kafka.topic_names import events_topic
@@ -64,9 +64,7 @@ class Closings:
 
 def metric(port: int, name: str) -> float:
     """The sum over all labels of one metric."""
-    answer = httpx.get(
-        f"http://127.0.0.1:{port}/metrics", timeout=_ANSWER_S, trust_env=False
-    ).raise_for_status()
+    answer = HTTP.get(f"http://127.0.0.1:{port}/metrics", timeout=_ANSWER_S).raise_for_status()
     rows = [
         line.rpartition(" ")
         for line in answer.text.splitlines()

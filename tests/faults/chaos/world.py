@@ -21,7 +21,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-import httpx
 from tests.faults.chaos.link import Link, Network
 from tests.faults.chaos.linked_stack import DRIVER, SERVICES, LinkedStack
 from tests.faults.chaos.losses import Losses, partitions_of, read_rows
@@ -39,6 +38,7 @@ from tests.faults.chaos.victims import Component, Database, Server, Victim
 from tests.support import postgres
 from tests.support.crash import ORDER_VARIABLE
 from tests.support.documents import ROOT
+from tests.support.http import HTTP
 from tests.support.shifted_clock import OFFSET_VARIABLE
 
 from hourmark.clock import Clock
@@ -158,11 +158,7 @@ class World:
 
     def service_clock_ms(self, host: str) -> int:
         """What its service says that it is."""
-        answer = httpx.get(
-            f"http://127.0.0.1:{self.ports[host].service}/healthz",
-            timeout=_READY_S,
-            trust_env=False,
-        )
+        answer = HTTP.get(f"http://127.0.0.1:{self.ports[host].service}/healthz", timeout=_READY_S)
         return int(answer.headers[CLOCK_HEADER])
 
     @property

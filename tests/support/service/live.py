@@ -23,6 +23,7 @@ import fastavro
 import httpx
 import psutil
 from confluent_kafka import Consumer, TopicPartition
+from tests.support.http import HTTP
 from tests.support.waiting import wait_for
 
 from hourmark.config.loading import Config
@@ -129,7 +130,7 @@ class Serving:
 
     def get(self, path: str) -> httpx.Response:
         """What it answers."""
-        return httpx.get(self.url + path, timeout=10)
+        return HTTP.get(self.url + path, timeout=10)
 
     def is_ready(self) -> bool:
         """Whether it would take a range under this run's rules."""
@@ -191,7 +192,7 @@ class Serving:
 
     def post(self, byte_range: ByteRange, body: bytes, timeout_s: float = 60) -> httpx.Response:
         """Post it once."""
-        return httpx.post(
+        return HTTP.post(
             self.url + "/v1/ranges",
             content=body,
             headers=range_headers(byte_range),
@@ -276,7 +277,7 @@ class StockReader:
         assert value[0] == 0
         schema_id = int.from_bytes(value[1:5], "big")
         if schema_id not in self._schemas:
-            answer = httpx.get(f"{self._config.registry.url}/schemas/ids/{schema_id}")
+            answer = HTTP.get(f"{self._config.registry.url}/schemas/ids/{schema_id}")
             self._schemas[schema_id] = fastavro.parse_schema(
                 json.loads(answer.json()["schema"]), named_schemas={}
             )

@@ -23,6 +23,7 @@ from hourmark.records.ranges import ByteRange
 from hourmark_infra.stack import LocalStack
 
 LINES = 200
+PAUSE_S = 0.05  # between two ranges of a poster: the load is for the service, not for the machine
 
 
 @contextlib.contextmanager
@@ -64,6 +65,7 @@ class Poster(threading.Thread):
                 time.sleep(0.1)
             self.acked.append((byte_range, body))
             offset += len(body)
+            time.sleep(PAUSE_S)
 
     def _once(self, byte_range: ByteRange, body: bytes) -> bool:
         try:

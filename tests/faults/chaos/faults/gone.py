@@ -24,6 +24,7 @@ from tests.faults.chaos.losses import Row, Vanished, partitions_of, read_rows
 from tests.faults.chaos.operator import close_without
 from tests.faults.chaos.settings import EVENTS_SOURCE, HOSTS, all_types
 from tests.faults.chaos.victims import pause, resume
+from tests.support.http import HTTP
 from tests.support.judged.world import identity
 
 from hourmark.errors import Unavailable
@@ -156,7 +157,7 @@ def _stands(world: World, alarm: AlarmName) -> bool:
     line = f'hourmark_mirror_alarms{{name="{alarm.value}"}} '
     with contextlib.suppress(httpx.HTTPError):  # asked again
         url = f"http://127.0.0.1:{world.stack.layout.ports[WATCH]}/metrics"
-        rows = httpx.get(url, timeout=5.0, trust_env=False).text.splitlines()
+        rows = HTTP.get(url, timeout=5.0).text.splitlines()
         return any(row.startswith(line) and float(row.removeprefix(line)) > 0 for row in rows)
     return False
 
