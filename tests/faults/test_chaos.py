@@ -22,6 +22,7 @@ SEED = 11
 
 @pytest.mark.stack
 @pytest.mark.chaos
+@pytest.mark.long
 @pytest.mark.alone  # what was written is closed three minutes after a fault at most
 @pytest.mark.timeout(1500)
 def test_every_promise_holds_under_faults_that_are_drawn(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from tests.support.tailer.recorder import Recorder, recording
 from tests.support.waiting import wait_for
 
 # the first run on a machine fetches and unpacks a Debian
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
 NAME = "hourmark-tailer"
 SERVICES = f"{NAME}.service hourmark-canary.service"

@@ -28,7 +28,7 @@ QUICK_MARKS = f"{WITHOUT_SERVERS} and not slow"
 ALONE_MARKS = "alone and not long"
 # The folders of all tests with these marks, except for tests that are also marked `long`.
 SERVER_FOLDERS = ("tests/faults", "tests/integration")
-ALONE_FOLDERS = ("tests/faults", "tests/unit/delivery_service/limits")
+ALONE_FOLDERS = ("tests/unit/delivery_service/limits",)
 # Most of these tests wait for timers and processes. More workers do not help on two cores, because
 # each of them collects all tests.
 QUICK_WORKERS = ("--numprocesses", "7", "--dist", "worksteal")
