@@ -17,14 +17,17 @@ from tests.faults.chaos.schedule import draw
 from tests.faults.chaos.trials import read
 from tests.faults.chaos.workloads import WORKLOADS
 
+pytestmark = [
+    pytest.mark.stack,
+    pytest.mark.chaos,
+    pytest.mark.alone,  # what was written is closed three minutes after a fault at most
+    pytest.mark.long,
+    pytest.mark.timeout(1500),
+]
+
 SEED = 11
 
 
-@pytest.mark.stack
-@pytest.mark.chaos
-@pytest.mark.long
-@pytest.mark.alone  # what was written is closed three minutes after a fault at most
-@pytest.mark.timeout(1500)
 def test_every_promise_holds_under_faults_that_are_drawn(tmp_path: Path) -> None:
     seed = int(os.environ.get("HOURMARK_CHAOS_SEED") or SEED)
     results = tmp_path / "trials.jsonl"
