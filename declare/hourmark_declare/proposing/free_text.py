@@ -251,9 +251,25 @@ def _message(sample: FileSample) -> dict[str, Any]:
 
 def _has_records(lines: Sequence[bytes], found: CommonTimestamp) -> bool:
     # Whether lines without a timestamp belong to records: more than a few, or they look like it.
-    others = [line for n, line in enumerate(lines) if n not in found.spans and line.strip()]
+    # A line with a damaged timestamp, such as one in a 13th month, is a record of its own.
+    shapes = {(start, _shape(lines[n][start:end])) for n, (start, end) in found.spans.items()}
+    written = [line for line in lines if line.strip()]
+    others = [
+        line
+        for n, line in enumerate(lines)
+        if n not in found.spans
+        and line.strip()
+        and (shaped := _shape(line))
+        and not any(shaped[start : start + len(of)] == of for start, of in shapes)
+    ]
     indented = sum(_CONTINUATION.match(line) is not None for line in others)
-    return found.share < 1 - _UNSTAMPED_MIN or (indented >= 2 and 2 * indented >= len(others))
+    return len(others) > _UNSTAMPED_MIN * len(written) or (
+        indented >= 2 and 2 * indented >= len(others)
+    )
+
+
+def _shape(text: bytes) -> bytes:
+    return re.sub(rb"[A-Za-z]", b"a", re.sub(rb"\d", b"0", text))
 
 
 def _decoded_spans(lines: Sequence[bytes], found: CommonTimestamp) -> dict[int, tuple[int, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -43,25 +44,29 @@ def choose_time_format(values: Sequence[str], written_ms: int) -> TimeChoice | N
             determine the order of day and month.
 
     Returns:
-        The format. None if at least half of the values are ignored, or if less than 97% of the
-        others are timestamps with a date in the same format.
+        The format. None if at least half of the values are ignored, or if more than one and more
+        than 3% of the others are no timestamps with a date in the same format.
     """
     texts = [value for value in values if value not in ("", "-", "None")]
     if 2 * len(texts) <= len(values) or not texts:
         return None
-    if all(_RFC3339.fullmatch(text) for text in texts):
+    if _are_nearly_all(sum(_RFC3339.fullmatch(text) is not None for text in texts), len(texts)):
         return TimeChoice(RFC3339_PATTERN, "rfc3339")
     found = [match_timestamp(text) for text in texts]
     forms = [form for form in found if form is not None and form.is_dated]
-    if len(forms) < _MOST * len(texts):
+    counts = collections.Counter(form.format for form in forms).most_common(1)
+    if not counts or not _are_nearly_all(counts[0][1], len(texts)):
         return None
-    formats = {form.format for form in forms}
-    if len(formats) > 1:
-        return None
+    forms = [form for form in forms if form.format == counts[0][0]]
     patterns = dict.fromkeys(form.pattern for form in forms)
     pattern = f"(?:{'|'.join(patterns)})" if len(patterns) > 1 else next(iter(patterns))
     form = forms[0]._replace(pattern=pattern)
     return choose_order(form, texts, written_ms)
+
+
+def _are_nearly_all(times: int, texts: int) -> bool:
+    # One time may be damaged, however few there are; but two alike are needed.
+    return times >= _MOST * texts or (times == texts - 1 >= 2)
 
 
 def choose_order(form: TimestampFormat, texts: Sequence[str], written_ms: int) -> TimeChoice:
@@ -90,7 +95,7 @@ def choose_order(form: TimestampFormat, texts: Sequence[str], written_ms: int) -
     for order in (form.format, *form.others):
         reader = TimeFormat(order)
         times = [ms for text in texts if (ms := reader.read_ms(text.encode(), context)) is not None]
-        if len(times) >= _MOST * len(texts):
+        if _are_nearly_all(len(times), len(texts)):
             ahead = max(times) - context.observed_at_ms
             distances[order] = abs(ahead) + (10**15 if ahead > _DAY_MS else 0)
             spans[order] = max(times) - min(times)
