@@ -25,17 +25,26 @@ from hourmark_declare.proposing.part_search import (
     are_short_names,
     timestamp_at,
     vary_little,
+    without_groups,
 )
 from hourmark_declare.proposing.vocabulary import (
     LEVEL_FORMS,
+    LEVEL_PATTERN,
     LEVELS,
     is_level,
     quote_pattern,
 )
 
 _WORDS_AHEAD: Final = 8
+_FEW_NAMES: Final = 0.2  # share of different names of several words; more are sentences
 _LOGGER: Final = re.compile(r"(?P<x>[A-Za-z_$][\w$-]*(?:(?:\.|::?|/|\$)[\w$<>-]+)+)(?=[\s\x1b]|$)")
 _COLON_WORD: Final = re.compile(r"(?P<x>[^\s:|\[\]\"']\S*?)[ \t]*:(?:[ \t]+|$)")
+_NAME_PATTERN: Final = (  # of several words, and with parentheses: `DiskLocal (default)`
+    r"[A-Za-z_][^\s:|()\[\]\"']*(?:::?[^\s:|()\[\]\"']+)*"
+    r"(?: [A-Za-z_][\w.-]*){0,3}(?: \([^()\n]*\))?"
+)
+_COLON_NAME: Final = re.compile(rf"(?P<x>{_NAME_PATTERN})[ \t]*:(?:[ \t]+|$)")
+_PARENTHESES: Final = re.compile(r" \([^()]*\)$")
 _TIGHT_COLON: Final = re.compile(r"(?P<x>[A-Za-z_][\w.-]*):")
 _BEFORE_BRACKET: Final = re.compile(r"(?P<x>[^\s\[\]]+)\](?=[ \t]|$)")
 _PADDED: Final = re.compile(r"(?P<x>[^\s|\[\]\"]+)(?=\t| {2,}\S)")
@@ -55,8 +64,13 @@ _WORD_UP_TO: Final = {
     ")": re.compile(r"(?P<x>[^\s()]+)(?=\))"),
     ",": re.compile(r"(?P<x>[^\s,;]+)(?=[,;])"),
 }
-_LEVEL: Final = f"(?:{LEVEL_FORMS[0][0]}|{LEVEL_FORMS[1][0].replace('<level>', '<l2>')})"
+_PAIR_OR_LEVEL: Final = re.compile(rf"[A-Za-z_][\w.@-]*=|{LEVEL_PATTERN}")
 _THREAD_AND_LOGGER: Final = re.compile(r"\S+(?: \S+)?[ \t]+[A-Za-z_][\w$-]*(?:(?:\.|::)[\w$-]+)+")
+_NAMED_LEVEL: Final = re.compile(
+    rf"(?P<x>[A-Za-z_][\w.-]*)[ \t]+(?P<level>(?i:{LEVELS})):(?=[ \t])"
+)
+_NAMED_LEVELS_MIN: Final = 0.5  # share of records, as for a level without a name
+_NAMED_LEVEL_NAMES: Final = 3  # different names; more are words of sentences
 _Option = tuple[re.Pattern[str], str, str, Callable[[Sequence[str]], bool]]
 
 
@@ -127,6 +141,12 @@ class WordSearch(PartSearch):
                 are_short_names,
             ),
             (_COLON_WORD, r"(?P<{0}>[^\s:|\[\]\"']\S*?)", r"[ \t]*:(?:[ \t]+|$)", vary_little),
+            (
+                _COLON_NAME,
+                f"(?P<{{0}}>{without_groups(_NAME_PATTERN)})",
+                r"[ \t]*:(?:[ \t]+|$)",
+                _are_names,
+            ),
             (_PIPED, r"(?P<{0}>[^|\n]{{0,80}}?)", r"[ \t]*\|", are_short),
         ]
         if closing is not None:
@@ -202,7 +222,7 @@ class WordSearch(PartSearch):
             return None
         search = re.compile(
             r"(?P<x>[^\s\[\]{}|\"]*[^\s\[\]{}|\":](?:[ \t]+[^\s\[\]{}|\"]*[^\s\[\]{}|\":]){0,2}?):?[ \t]+"
-            rf"(?=(?:\[[^\[\]]*\][ \t]*){{0,2}}(?:{_LEVEL}[ \t:]|(?i:{LEVELS})[:\t]))"
+            rf"(?=(?:\[[^\[\]]*\][ \t]*){{0,2}}(?:{LEVEL_PATTERN}[ \t:]|(?i:{LEVELS})[:\t]))"
         )
         found = self._matching(cursors, search)
         if not self._enough(found):
@@ -227,6 +247,22 @@ class WordSearch(PartSearch):
         pattern = r"(?P<{0}>[^\s\[\]{{}}|\"]*[^\s\[\]{{}}|\":]):?"
         return LinePart(pattern, ends, {word_name(values, is_behind=True): [*values]})
 
+    def find_named_level(self, cursors: Sequence[LineCursor]) -> LinePart | None:
+        """Return a program with the level that most records have, as in `PHP Warning:  text`."""
+        is_early = self._state.has_time and not self._state.time_read
+        if is_early or "level" in self._state.types:
+            return None
+        found = self._matching(cursors, _NAMED_LEVEL)
+        names = [match["x"] for match in found.values()]
+        if len(found) <= _NAMED_LEVELS_MIN * len(cursors) or len({*names}) > _NAMED_LEVEL_NAMES:
+            return None
+        values: dict[str, list[str | None]] = {
+            word_name(names, is_behind=self._state.time_read): [*names],
+            "level": [match["level"] for match in found.values()],
+        }
+        pattern = rf"(?P<{{0}}>[A-Za-z_][\w.-]*)[ \t]+(?P<{{1}}>(?i:{LEVELS})):"
+        return LinePart(pattern, {n: match.end() for n, match in found.items()}, values)
+
     @staticmethod
     def _context(found: Mapping[int, re.Match[str]], values: Sequence[str]) -> LinePart | None:
         # An id in front of the level, such as that of a session.
@@ -243,6 +279,9 @@ class WordSearch(PartSearch):
             for cursor in cursors:
                 if (match := search.match(cursor.text, cursor.at)) is not None:
                     kinds.update(_anchors(cursor, match.end(), words))
+                    is_value = self._state.pending_key is not None and words == 1
+                    if is_value and _PAIR_OR_LEVEL.match(cursor.text, match.end()):
+                        kinds["pair or level"] += 1
             if any(count >= self._state.needed for count in kinds.values()):
                 return True
         return False
@@ -251,7 +290,7 @@ class WordSearch(PartSearch):
         """Return up to three words that only some records have before their level."""
         if not self._state.time_read or "level" in self._state.types:
             return None
-        search = re.compile(rf"(?P<x>\S+(?:[ \t]+\S+){{0,2}}?[ \t]+)??(?={_LEVEL}(?:[ \t]+|$))")
+        search = re.compile(rf"(?P<x>\S+(?:[ \t]+\S+){{0,2}}?[ \t]+)??(?={LEVEL_PATTERN}(?:[ \t]+|$))")
         found = self._matching(cursors, search)
         values = [(match["x"] or "").strip() or None for match in found.values()]
         if not self._enough(found) or not any(values) or all(values):
@@ -262,6 +301,12 @@ class WordSearch(PartSearch):
             {n: match.end() for n, match in found.items()},
             {name if name == "caller" else "context": [*values]},
         )
+
+
+def _are_names(values: Sequence[str]) -> bool:
+    # Whether few names occur, apart from what is in parentheses behind them, such as a table's id.
+    names = [_PARENTHESES.sub("", value) for value in values]
+    return are_short(names) and len({*names}) <= max(_FEW_NAMES * len(names), 3)
 
 
 def _anchors(cursor: LineCursor, at: int, words: int) -> Iterator[str]:
