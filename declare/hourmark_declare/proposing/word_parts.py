@@ -31,6 +31,7 @@ from hourmark_declare.proposing.vocabulary import (
     LEVEL_FORMS,
     LEVEL_PATTERN,
     LEVELS,
+    are_level_letters,
     is_level,
     quote_pattern,
 )
@@ -44,6 +45,9 @@ _NAME_PATTERN: Final = (  # of several words, and with parentheses: `DiskLocal (
     r"(?: [A-Za-z_][\w.-]*){0,3}(?: \([^()\n]*\))?"
 )
 _COLON_NAME: Final = re.compile(rf"(?P<x>{_NAME_PATTERN})[ \t]*:(?:[ \t]+|$)")
+_COLON_NAME_PATTERN: Final = (
+    f"(?P<{{0}}>{without_groups(_NAME_PATTERN)})" + r"[ \t]*:(?:[ \t]+|$)"
+)
 _PARENTHESES: Final = re.compile(r" \([^()]*\)$")
 _TIGHT_COLON: Final = re.compile(r"(?P<x>[A-Za-z_][\w.-]*):")
 _BEFORE_BRACKET: Final = re.compile(r"(?P<x>[^\s\[\]]+)\](?=[ \t]|$)")
@@ -66,6 +70,16 @@ _WORD_UP_TO: Final = {
 }
 _PAIR_OR_LEVEL: Final = re.compile(rf"[A-Za-z_][\w.@-]*=|{LEVEL_PATTERN}")
 _THREAD_AND_LOGGER: Final = re.compile(r"\S+(?: \S+)?[ \t]+[A-Za-z_][\w$-]*(?:(?:\.|::)[\w$-]+)+")
+_NAME_WORD: Final = r"[^\s\[\]{}|\"]*[^\s\[\]{}|\":]"
+_NAME_WORDS: Final = rf"{_NAME_WORD}(?:[ \t]+{_NAME_WORD}){{0,2}}?"
+_BEFORE_LEVEL: Final = re.compile(
+    rf"(?P<x>{_NAME_WORDS}):?[ \t]+(?=(?:\[[^\[\]]*\][ \t]*|\|[ \t]*){{0,2}}"
+    rf"(?:{LEVEL_PATTERN}[ \t:]|(?i:{LEVELS})[:\t]|(?P<plain>(?i:{LEVELS}))[ ]))"
+)
+_BEFORE_LETTER: Final = re.compile(  # in brackets, or before a sign
+    rf"(?P<x>{_NAME_WORDS}):?[ \t]+(?=[\[<(][ \t]*(?P<letter>[A-Za-z])[ \t]*[\])>]"
+    r"|(?P<bare>[A-Za-z])(?::|[ \t]+[-|])[ \t])"
+)
 _NAMED_LEVEL: Final = re.compile(
     rf"(?P<x>[A-Za-z_][\w.-]*)[ \t]+(?P<level>(?i:{LEVELS})):(?=[ \t])"
 )
@@ -129,7 +143,17 @@ class WordSearch(PartSearch):
                     {n: m.end() for n, m in found.items()},
                     {name: [*values]},
                 )
-        return None
+        return self._name_of_words(cursors)
+
+    def _name_of_words(self, cursors: Sequence[LineCursor]) -> LinePart | None:
+        # Names of the same number of words before a colon, as in `Job Runner: done`.
+        part = self._part(cursors, _COLON_NAME, "", _COLON_NAME_PATTERN)
+        if part is None:
+            return None
+        values = [str(value) for value in part.values[""]]
+        if len({*values}) == 1 or not _are_few_names(values):
+            return None
+        return part._replace(values={word_name(values, is_behind=self._state.time_read): [*values]})
 
     def _options(self, closing: re.Pattern[str] | None) -> list[_Option]:
         # What is searched, the pattern of the value, what is behind it, and a plausibility check.
@@ -143,9 +167,9 @@ class WordSearch(PartSearch):
             (_COLON_WORD, r"(?P<{0}>[^\s:|\[\]\"']\S*?)", r"[ \t]*:(?:[ \t]+|$)", vary_little),
             (
                 _COLON_NAME,
-                f"(?P<{{0}}>{without_groups(_NAME_PATTERN)})",
-                r"[ \t]*:(?:[ \t]+|$)",
-                _are_names,
+                _COLON_NAME_PATTERN,
+                "",
+                _are_no_columns,
             ),
             (_PIPED, r"(?P<{0}>[^|\n]{{0,80}}?)", r"[ \t]*\|", are_short),
         ]
@@ -220,13 +244,14 @@ class WordSearch(PartSearch):
         """Return up to three words before the level, with or without brackets in between."""
         if not self._state.time_read or "level" in self._state.types:
             return None
-        search = re.compile(
-            r"(?P<x>[^\s\[\]{}|\"]*[^\s\[\]{}|\":](?:[ \t]+[^\s\[\]{}|\"]*[^\s\[\]{}|\":]){0,2}?):?[ \t]+"
-            rf"(?=(?:\[[^\[\]]*\][ \t]*){{0,2}}(?:{LEVEL_PATTERN}[ \t:]|(?i:{LEVELS})[:\t]))"
-        )
-        found = self._matching(cursors, search)
-        if not self._enough(found):
-            return None
+        found = self._matching(cursors, _BEFORE_LEVEL)
+        plain = [match["plain"].lower() for match in found.values() if match["plain"]]
+        if not self._enough(found) or (len(plain) == len(found) and len({*plain}) == 1):
+            found = self._matching(cursors, _BEFORE_LETTER)
+            if not self._enough(found) or not are_level_letters(
+                match["letter"] or match["bare"] for match in found.values()
+            ):
+                return None
         values = [match["x"] for match in found.values()]
         words = {len(value.split()) for value in values}
         if len(words) == 1:
@@ -242,8 +267,9 @@ class WordSearch(PartSearch):
         if not vary_little(values):
             return self._context(found, values) if words == {1} else None
         if len(words) > 1:
-            pattern = r"(?P<{0}>[^\s\[\]{{}}|\"]+(?:[ \t]+[^\s\[\]{{}}|\"]+){{0,2}}?):?"
-            return LinePart(pattern, ends, {bracket_name(values): [*values]})
+            pattern = f"(?P<{{0}}>{without_groups(_NAME_WORDS)}):?"
+            names = [_PARENTHESES.sub("", value) for value in values]
+            return LinePart(pattern, ends, {bracket_name(names): [*values]})
         pattern = r"(?P<{0}>[^\s\[\]{{}}|\"]*[^\s\[\]{{}}|\":]):?"
         return LinePart(pattern, ends, {word_name(values, is_behind=True): [*values]})
 
@@ -303,10 +329,17 @@ class WordSearch(PartSearch):
         )
 
 
-def _are_names(values: Sequence[str]) -> bool:
+def _are_few_names(values: Sequence[str]) -> bool:
     # Whether few names occur, apart from what is in parentheses behind them, such as a table's id.
     names = [_PARENTHESES.sub("", value) for value in values]
-    return are_short(names) and len({*names}) <= max(_FEW_NAMES * len(names), 3)
+    is_few = are_short(names) and len({*names}) <= max(_FEW_NAMES * len(names), 3)
+    return is_few and not are_hosts([name.split()[0] for name in names])
+
+
+def _are_no_columns(values: Sequence[str]) -> bool:
+    # Whether the words before a colon are one name: names differ in the number of words, columns
+    # such as a host and a program do not.
+    return _are_few_names(values) and len({len(value.split()) for value in values}) > 1
 
 
 def _anchors(cursor: LineCursor, at: int, words: int) -> Iterator[str]:
