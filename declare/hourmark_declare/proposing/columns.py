@@ -47,6 +47,7 @@ _PLAIN_WORD: Final = re.compile(r"[A-Za-z][A-Za-z'-]*[.,:;!?]?")
 _WITH_UNIT: Final = re.compile(
     r"-?\d+(?:\.\d+)?(?P<unit> ?(?:[A-Za-z\u00b5\u00b0]{1,3}|%)(?:/s|/min|/h)?)"
 )
+_SEVERAL_BRACKETS: Final = re.compile(r"[\[(<][^\s\[\]()<>]*[\])>][\[(<]")
 _BRACKETS: Final = ("[]", "()", "{}")
 
 
@@ -205,7 +206,8 @@ def _is_table(table: Sequence[list[str]]) -> bool:
         > len(table)
         for column in columns
     )
-    if open_cells >= 2:  # a text with brackets around several words
+    glued = any(all(map(_SEVERAL_BRACKETS.match, column)) for column in columns)
+    if open_cells >= 2 or glued:  # a text with brackets around several words, or without spaces
         return False
     has_level = any(all(is_level(value.strip("[]<>(): ")) for value in of) for of in columns)
     return 2 * words < len(columns) and numbers >= 2 and not (has_level and words >= 2)

@@ -51,6 +51,7 @@ _CHANNEL_LEVEL: Final = re.compile(
 _IDENTIFIER: Final = re.compile(
     r"(?P<x>(?:0x)?(?=[0-9-]*[A-Fa-f])[0-9A-Fa-f]{6,}(?:-[0-9A-Fa-f]+)*|0x[0-9A-Fa-f]+|0\d{5,})(?=[\s\])]|$)"
 )
+_SOME: Final = 0.1  # share of records that begin with white space, as a column is right-aligned
 _COLORED_SPACE: Final = r"(?:[ \t]|\x1b\[[\d;]*m)"  # with escape sequences of terminals
 
 
@@ -105,6 +106,7 @@ class PartRecognizer(PartSearch):
             self._punctuation,
             self._other_time,
             self._words.find_around_level,
+            self._words.find_behind_level,
             self._words.find_between_colons,
             self._words.find_between_commas,
             self._keys.find_optional_pairs,
@@ -135,7 +137,10 @@ class PartRecognizer(PartSearch):
         ends = {n: match.end() for n, match in self._matching(cursors, search).items()}
         if self._enough(ends):
             return LinePart(f"{space}+", ends, {})
-        if self._state.time_read and 2 * len(ends) > len(cursors):
+        is_indented = all(cursor.at == 0 for cursor in cursors) and len(ends) >= _SOME * len(
+            cursors
+        )
+        if is_indented or (self._state.time_read and 2 * len(ends) > len(cursors)):
             return LinePart(f"{space}*", ends, {}, is_optional=True)
         return None
 

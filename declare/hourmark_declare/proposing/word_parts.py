@@ -45,10 +45,9 @@ _NAME_PATTERN: Final = (  # of several words, and with parentheses: `DiskLocal (
     r"(?: [A-Za-z_][\w.-]*){0,3}(?: \([^()\n]*\))?"
 )
 _COLON_NAME: Final = re.compile(rf"(?P<x>{_NAME_PATTERN})[ \t]*:(?:[ \t]+|$)")
-_COLON_NAME_PATTERN: Final = (
-    f"(?P<{{0}}>{without_groups(_NAME_PATTERN)})" + r"[ \t]*:(?:[ \t]+|$)"
-)
+_COLON_NAME_PATTERN: Final = f"(?P<{{0}}>{without_groups(_NAME_PATTERN)})" + r"[ \t]*:(?:[ \t]+|$)"
 _PARENTHESES: Final = re.compile(r" \([^()]*\)$")
+_BEHIND_SLASH: Final = re.compile(r"(?P<x>[A-Za-z_][\w.$-]*)(?=[ \t:]|$)")
 _TIGHT_COLON: Final = re.compile(r"(?P<x>[A-Za-z_][\w.-]*):")
 _BEFORE_BRACKET: Final = re.compile(r"(?P<x>[^\s\[\]]+)\](?=[ \t]|$)")
 _PADDED: Final = re.compile(r"(?P<x>[^\s|\[\]\"]+)(?=\t| {2,}\S)")
@@ -226,6 +225,23 @@ class WordSearch(PartSearch):
         ends = {n: match.end() for n, match in found.items()}
         return LinePart(r"(?P<{0}>[A-Za-z_][\w.-]*):", ends, {name: [*values]})
 
+    def find_behind_level(self, cursors: Sequence[LineCursor]) -> LinePart | None:
+        """Return a name that a slash separates from the level before it, as in `D/nsHttp read`."""
+        if not {"level", "level_letter"} & {*self._state.types}:
+            return None
+        found = {
+            n: match
+            for n, match in self._matching(cursors, _BEHIND_SLASH).items()
+            if re.search(r"\w/$", cursors[n].text[: cursors[n].at])
+        }
+        values = [match["x"] for match in found.values()]
+        if not self._enough(found) or not vary_little(values):
+            return None
+        ends = {n: match.end() for n, match in found.items()}
+        name = word_name(values, is_behind=self._state.time_read)
+        name = name if name not in self._state.types else "module"
+        return LinePart(r"(?P<{0}>[A-Za-z_][\w.$-]*)", ends, {name: [*values]})
+
     def find_between_commas(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         """Return a word between commas or semicolons, as in `INFO, sw-1, started`."""
         found = {
@@ -316,7 +332,9 @@ class WordSearch(PartSearch):
         """Return up to three words that only some records have before their level."""
         if not self._state.time_read or "level" in self._state.types:
             return None
-        search = re.compile(rf"(?P<x>\S+(?:[ \t]+\S+){{0,2}}?[ \t]+)??(?={LEVEL_PATTERN}(?:[ \t]+|$))")
+        search = re.compile(
+            rf"(?P<x>\S+(?:[ \t]+\S+){{0,2}}?[ \t]+)??(?={LEVEL_PATTERN}(?:[ \t]+|$))"
+        )
         found = self._matching(cursors, search)
         values = [(match["x"] or "").strip() or None for match in found.values()]
         if not self._enough(found) or not any(values) or all(values):
