@@ -42,7 +42,7 @@ _BRACKETED: Final = {
     "<": (re.compile(r"<(?P<x>[^<>]*)>"), "<", ">", "[^<>]"),
 }
 _LEVEL_BEHIND: Final = re.compile(r"(?P<name>[^/:|,]+?)(?P<mark>[/:|,.]| +)(?P<level>\w+)")
-_LEVEL_AHEAD: Final = re.compile(r"(?P<level>\w+)(?P<mark>[/:|,]| +)(?P<name>[A-Za-z_]\S*)")
+_LEVEL_AHEAD: Final = re.compile(r"(?P<level>\w+)(?P<mark>[/:|,-]| +)(?P<name>[A-Za-z_]\S*)")
 
 
 class EnclosedSearch(PartSearch):

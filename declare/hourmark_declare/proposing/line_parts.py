@@ -34,6 +34,8 @@ from hourmark_declare.proposing.vocabulary import (
     LEVEL_LETTERS,
     LEVELS,
     are_level_letters,
+    are_levels,
+    is_level,
     quote_pattern,
 )
 from hourmark_declare.proposing.word_parts import WordSearch
@@ -48,6 +50,7 @@ _ADDRESS: Final = re.compile(
 _CHANNEL_LEVEL: Final = re.compile(
     rf"(?P<channel>[A-Za-z][\w-]*(?:\.[\w-]+)*?)(?P<mark>[./:,\[(<])(?P<level>(?i:{LEVELS}))[\])>]?(?=[:,]|\s|$):?"
 )
+_LEVEL_WORD: Final = re.compile(r"(?P<x>[A-Za-z]{3,12})(?::|(?=[ \t|]))")
 _IDENTIFIER: Final = re.compile(
     r"(?P<x>(?:0x)?(?=[0-9-]*[A-Fa-f])[0-9A-Fa-f]{6,}(?:-[0-9A-Fa-f]+)*|0x[0-9A-Fa-f]+|0\d{5,})(?=[\s\])]|$)"
 )
@@ -162,6 +165,8 @@ class PartRecognizer(PartSearch):
     def _level(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         if "level" in self._state.types:
             return None
+        if (part := self._level_words(cursors)) is not None:
+            return part
         for pattern, share in LEVEL_FORMS:
             found = self._matching(cursors, re.compile(pattern))
             if (
@@ -190,6 +195,15 @@ class PartRecognizer(PartSearch):
                 pattern = "(?P<{0}>[A-Za-z])!?"
                 return LinePart(pattern, ends, {"level_letter": [*found_letters]})
         return None
+
+    def _level_words(self, cursors: Sequence[LineCursor]) -> LinePart | None:
+        # Words of which some are no known levels, but the others are: `info`, `http`, `warn`.
+        part = self._part(cursors, _LEVEL_WORD, "level", r"(?P<{0}>[A-Za-z]{{3,12}}):?")
+        if part is None:
+            return None
+        values = [str(value) for value in part.values["level"]]
+        is_known = sum(map(is_level, values)) >= MOST * len(values)
+        return part if not is_known and are_levels(values) else None
 
     def _channel_level(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         if "level" in self._state.types:

@@ -7,6 +7,7 @@ level.
 from __future__ import annotations
 
 import collections
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
@@ -355,9 +356,14 @@ def _are_few_names(values: Sequence[str]) -> bool:
 
 
 def _are_no_columns(values: Sequence[str]) -> bool:
-    # Whether the words before a colon are one name: names differ in the number of words, columns
-    # such as a host and a program do not.
-    return _are_few_names(values) and len({len(value.split()) for value in values}) > 1
+    # Whether the words before a colon are one name. Columns such as a host and a program have the
+    # same number of words, and any of their words occur together.
+    words = [value.split() for value in {*values}]
+    if len({*map(len, words)}) == 1:
+        together = math.prod(len({*column}) for column in zip(*words, strict=True))
+        if 2 * len(words) > together or len(words[0]) == 1:
+            return False
+    return _are_few_names(values)
 
 
 def _anchors(cursor: LineCursor, at: int, words: int) -> Iterator[str]:
