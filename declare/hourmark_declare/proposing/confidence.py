@@ -64,8 +64,7 @@ def assess(
 
     Args:
         candidate: The proposed format.
-        records: Number of records, without a header row.
-        records: Number of records in the sample.
+        records: Number of records in the sample, without a header row.
         fitting: Number of records that match the format.
         caught: Number of records that do not match the format, but become events with the whole
             text as message.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from hourmark_declare.proposing.candidate import MESSAGE, Candidate
@@ -253,19 +253,20 @@ def _has_records(lines: Sequence[bytes], found: CommonTimestamp) -> bool:
     # Whether lines without a timestamp belong to records: more than a few, or they look like it.
     # A line with a damaged timestamp, such as one in a 13th month, is a record of its own.
     shapes = {(start, _shape(lines[n][start:end])) for n, (start, end) in found.spans.items()}
-    written = [line for line in lines if line.strip()]
+    written = sum(bool(line.strip()) for line in lines)
     others = [
         line
         for n, line in enumerate(lines)
-        if n not in found.spans
-        and line.strip()
-        and (shaped := _shape(line))
-        and not any(shaped[start : start + len(of)] == of for start, of in shapes)
+        if n not in found.spans and line.strip() and not _has_shape(line, shapes)
     ]
     indented = sum(_CONTINUATION.match(line) is not None for line in others)
-    return len(others) > _UNSTAMPED_MIN * len(written) or (
-        indented >= 2 and 2 * indented >= len(others)
-    )
+    return len(others) > _UNSTAMPED_MIN * written or (indented >= 2 and 2 * indented >= len(others))
+
+
+def _has_shape(line: bytes, shapes: Iterable[tuple[int, bytes]]) -> bool:
+    # Whether there are digits and letters where the timestamps of other lines have them.
+    shape = _shape(line)
+    return any(shape[start : start + len(of)] == of for start, of in shapes)
 
 
 def _shape(text: bytes) -> bytes:

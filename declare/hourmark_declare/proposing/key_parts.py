@@ -18,10 +18,8 @@ from hourmark_declare.proposing.part_search import (
 from hourmark_declare.proposing.value_types import NUMBER_PATTERNS, infer_text_type
 from hourmark_declare.proposing.vocabulary import LEVEL_PATTERN, are_levels, quote_pattern
 
-_PAIR: Final = r"(?P<key>[A-Za-z_][\w.@-]*)=(?P<value>\S*)[ \t]+"
-_PAIRS: Final = re.compile(
-    rf"(?P<x>(?:{_PAIR.replace('<key>', '<k>').replace('<value>', '<v>')})*)(?={LEVEL_PATTERN}(?:[ \t]|$))"
-)
+_PAIR: Final = r"([A-Za-z_][\w.@-]*)=(\S*)[ \t]+"
+_PAIRS: Final = re.compile(rf"(?P<x>(?:{_PAIR})*)(?={LEVEL_PATTERN}(?:[ \t]|$))")
 _PAIRS_MAX: Final = 12  # different keys before the level
 _COUNTS: Final = re.compile(r"(?P<key>[A-Za-z_]\w*):\d+(?:\.\d+)? [A-Za-z_]\w*:[\w.]")
 

@@ -44,8 +44,9 @@ def choose_time_format(values: Sequence[str], written_ms: int) -> TimeChoice | N
             determine the order of day and month.
 
     Returns:
-        The format. None if at least half of the values are ignored, or if more than one and more
-        than 3% of the others are no timestamps with a date in the same format.
+        The most frequent format. None if at least half of the values are ignored. None also if
+        fewer than 97% of the others are timestamps with a date in this format, unless all but one
+        of at least three are.
     """
     texts = [value for value in values if value not in ("", "-", "None")]
     if 2 * len(texts) <= len(values) or not texts:
@@ -87,20 +88,24 @@ def choose_order(form: TimestampFormat, texts: Sequence[str], written_ms: int) -
     """
     if not form.others:
         return TimeChoice(form.pattern, form.format)
-    distances: dict[str, int] = {}
-    spans: dict[str, int] = {}
+    read: dict[str, list[int]] = {}
     context = TimeContext(
         observed_at_ms=written_ms or 2**42, future_seconds=_FUTURE_S, zone=ZoneInfo("UTC")
     )
     for order in (form.format, *form.others):
         reader = TimeFormat(order)
-        times = [ms for text in texts if (ms := reader.read_ms(text.encode(), context)) is not None]
-        if _are_nearly_all(len(times), len(texts)):
+        results = (reader.read_ms(text.encode(), context) for text in texts)
+        read[order] = [time for time in results if time is not None]
+    most = max(map(len, read.values()))  # a text that no order reads is damaged
+    if most == 0:
+        return TimeChoice(form.pattern, form.format)
+    distances: dict[str, int] = {}
+    spans: dict[str, int] = {}
+    for order, times in read.items():
+        if len(times) >= _MOST * most:
             ahead = max(times) - context.observed_at_ms
             distances[order] = abs(ahead) + (10**15 if ahead > _DAY_MS else 0)
             spans[order] = max(times) - min(times)
-    if not distances:
-        return TimeChoice(form.pattern, form.format)
     best = min(distances, key=lambda order: distances[order] if written_ms else 0)
     shortest = min(spans, key=lambda order: spans[order])
     if max(spans.values()) > 10 * spans[shortest] + _DAY_MS:  # days that seem to be months

@@ -100,6 +100,16 @@ def test_leap_seconds_are_times_however_many_there_are() -> None:
     assert choice.format == "%Y-%m-%d %H:%M:%S"
 
 
+@pytest.mark.parametrize(
+    "others", [["25/11/2026 10:00:00"], ["25/11/2026 10:00:00", "31/13/2026 10:00:00"]]
+)
+def test_a_date_that_only_one_order_reads_is_no_damaged_one(others: list[str]) -> None:
+    times = [*(f"0{n}/11/2026 10:00:00" for n in range(1, 9)), *others]
+    choice = choose_time_format(times, WRITTEN_MS)
+    assert choice is not None
+    assert (choice.format, choice.doubts) == ("%d/%m/%Y %H:%M:%S", ())
+
+
 def test_a_column_of_which_two_values_are_no_times_is_none() -> None:
     times = [*(f"2026-11-21 23:59:{n}" for n in range(50, 60)), "started", "done"]
     assert choose_time_format(times, WRITTEN_MS) is None
