@@ -93,7 +93,8 @@ class EnclosedSearch(PartSearch):
         stripped = [value.strip() for value in values]
         pattern = f"{opening}{SPACE}*(?P<{{0}}>{inside}*?){SPACE}*{closing}"
         if "level" not in self._state.types and are_level_codes(stripped):
-            return LinePart(pattern + ":?", self._past_colon(cursors, ends), {"level": [*stripped]})
+            code = f"{opening}{SPACE}*(?P<{{0}}>{inside}{{{{1,2}}}}?){SPACE}*{closing}:?"
+            return LinePart(code, self._past_colon(cursors, ends), {"level": [*stripped]})
         name = bracket_name(stripped)
         quantities = [QUANTITY.fullmatch(value) for value in stripped]
         units = {of["unit"] if of is not None else None for of in quantities}
