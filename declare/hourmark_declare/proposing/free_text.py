@@ -51,7 +51,7 @@ _NO_HOST: Final = re.compile(
 _IS_LEVEL: Final = re.compile(r"(?i:trace|debug|info|notice|warn|warning|error|critical|fatal)")
 _BSD_TIME: Final = re.compile(rb"(?:<\d{1,3}>)?[A-Z][a-z]{2} [ \d]\d (?:\d{4} )?\d\d:\d\d:\d\d")
 _LEVEL_FIRST: Final = re.compile(
-    rf"\s*[\[<(]?(?i:{LEVELS})(?:[\])>:|]|\s+-|\s+\S+\[\d+\]:)".encode()
+    rf"\s*[\[<(]?(?i:{LEVELS})(?:[\])>:|]|\s+-|\s+\S+\[\d+\]:)|\s*(?:{LEVELS})\s".encode()
 )
 _INDENTED_MIN: Final = 0.2  # share of lines that continue records without a time
 _MOST: Final = 0.97  # share of the times that must have the same line before them
@@ -95,14 +95,14 @@ def _is_syslog(line: bytes) -> bool:
 
 
 def _have_levels(lines: Sequence[bytes]) -> bool:
-    # Whether the lines have neither a priority nor a process id, and also no host or no program, but
-    # a level in the message: the built-in type has no field for it.
+    # Whether the lines have neither a priority nor a process id, and also no host, no program or not
+    # the time of BSD, but a level in the message: the built-in type has no field for it.
     bare = [
         parts.message
         for line in lines
         if line[:1] != b"<"
         and (parts := parse_syslog_forms(line)) is not None
-        and (parts.header.host is None or parts.header.program is None)
+        and (None in (parts.header.host, parts.header.program) or not _BSD_TIME.match(line))
         and parts.header.pid is None
     ]
     levels = sum(_LEVEL_FIRST.match(message) is not None for message in bare)

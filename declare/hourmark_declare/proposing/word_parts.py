@@ -384,6 +384,8 @@ def _anchors(cursor: LineCursor, at: int, words: int) -> Iterator[str]:
         yield "address"
     if words == 1 and re.match(r"\d+[ \t]+\d+[ \t]", rest):
         yield "numbers"
+    if words == 1 and re.match(r"\d{4,}[ \t]", rest):
+        yield "code"
     if words <= 2 and (match := PROGRAM.match(rest)) and (match["pid"] or match["end"]):
         yield "program"
     if cursor.time and at < cursor.time[0]:
