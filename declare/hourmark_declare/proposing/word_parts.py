@@ -85,6 +85,12 @@ _NAMED_LEVEL: Final = re.compile(
 )
 _NAMED_LEVELS_MIN: Final = 0.5  # share of records, as for a level without a name
 _NAMED_LEVEL_NAMES: Final = 3  # different names; more are words of sentences
+_BEHIND_WORD: Final = {  # what is specific behind a single word
+    "letter": re.compile(r"[A-Z][ \t]+\S"),
+    "address": re.compile(r"\d{1,3}(?:\.\d{1,3}){3}[\s:]"),
+    "numbers": re.compile(r"\d+[ \t]+\d+[ \t]"),
+    "code": re.compile(r"\d{4,}[ \t]"),
+}
 _Option = tuple[re.Pattern[str], str, str, Callable[[Sequence[str]], bool]]
 
 
@@ -378,14 +384,8 @@ def _anchors(cursor: LineCursor, at: int, words: int) -> Iterator[str]:
         yield f"key {key['key']}"
     if words <= 2 and re.match(r"\d+:[ \t]", rest):
         yield "numbered"
-    if words == 1 and re.match(r"[A-Z][ \t]+\S", rest):
-        yield "letter"
-    if words == 1 and re.match(r"\d{1,3}(?:\.\d{1,3}){3}[\s:]", rest):
-        yield "address"
-    if words == 1 and re.match(r"\d+[ \t]+\d+[ \t]", rest):
-        yield "numbers"
-    if words == 1 and re.match(r"\d{4,}[ \t]", rest):
-        yield "code"
+    if words == 1:
+        yield from (kind for kind, search in _BEHIND_WORD.items() if search.match(rest))
     if words <= 2 and (match := PROGRAM.match(rest)) and (match["pid"] or match["end"]):
         yield "program"
     if cursor.time and at < cursor.time[0]:
