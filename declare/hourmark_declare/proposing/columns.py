@@ -47,6 +47,7 @@ _PLAIN_WORD: Final = re.compile(r"[A-Za-z][A-Za-z'-]*[.,:;!?]?")
 _WITH_UNIT: Final = re.compile(
     r"-?\d+(?:\.\d+)?(?P<unit> ?(?:[A-Za-z\u00b5\u00b0]{1,3}|%)(?:/s|/min|/h)?)"
 )
+_PADDED_MIN: Final = 0.1  # share of cells with spaces around them, in a table with tabs
 _SEVERAL_BRACKETS: Final = re.compile(r"[\[(<][^\s\[\]()<>]*[\])>][\[(<]")
 _BRACKETS: Final = ("[]", "()", "{}")
 
@@ -70,7 +71,7 @@ def delimited_candidates(sample: FileSample) -> Iterator[Candidate]:
             continue
         yield from _quoted_records(sample, lines, delimiter)
         rows = [_split(line, delimiter) for line in lines if not line.startswith("#")]
-        if is_padded := _are_padded(rows):
+        if is_padded := _are_padded(rows, delimiter):
             rows = [[cell.strip(" ") for cell in row] for row in rows]
         yield from _candidates(sample, lines, rows, delimiter, is_padded=is_padded)
 
@@ -148,7 +149,8 @@ def _candidates(
         return
     columns = _columns(table, names)
     time = _time(sample, columns, delimiter)
-    if names is None and (time is None or (is_padded and not _is_table(table))):
+    may_be_text = is_padded and delimiter != "\t" and not _is_table(table)
+    if names is None and (time is None or may_be_text):
         return  # no table, or a text with structure that `line_template` infers
     yield _candidate(
         sample,
@@ -160,9 +162,12 @@ def _candidates(
     )
 
 
-def _are_padded(rows: Sequence[list[str]]) -> bool:
-    # Whether spaces separate most cells from their delimiters, as in `a, b` and `a | b`.
+def _are_padded(rows: Sequence[list[str]], delimiter: str) -> bool:
+    # Whether spaces separate most cells from their delimiters, as in `a, b` and `a | b`. With tabs,
+    # a column that is padded is enough, as no sentence has these.
     inner = [cell for row in rows for cell in row[1:]]
+    if delimiter == "\t":
+        return _PADDED_MIN * len(inner) < sum(cell != cell.strip(" ") for cell in inner)
     return 2 * sum(cell.startswith(" ") for cell in inner) > len(inner)
 
 

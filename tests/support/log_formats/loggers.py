@@ -165,4 +165,43 @@ FORMATS: Final[list[LogFormat]] = corpus(
         "time": FIRST,
         "level": "info",
     },
+    monero={
+        "record": lambda n: (
+            f"{day(n)}.{ms(n)}\t{pick(n, '    7f1a', '[P2P3]')}\t{pick(n, 'INFO ', 'WARN ', 'ERROR')}\t"
+            f"{pick(n, 'global', 'net.p2p')}\tsrc/{pick(n, 'p2p/net', 'main')}.cpp:{100 + n}\t{message(n)}"
+        ),
+        "time": FIRST,
+        "level": "INFO",
+    },
+    sharepoint_uls={
+        "header": (
+            "Timestamp              \tProcess        \tTID   \tArea         \tLevel     \tMessage",
+        ),
+        "record": lambda n: (
+            f"{when(n):%m/%d/%Y %H:%M:%S}.{ms(n)[:2]} \t{pick(n, 'w3wp.exe (0x1A2B)', 'OWSTIMER.EXE (0x0C4C)'):40}"
+            f"\t0x{4711 + n:04X}\t{pick(n, 'SharePoint Foundation', 'Search'):30}"
+            f"\t{pick(n, 'Medium', 'Monitorable', 'High'):10}\t{message(n)}"
+        ),
+        "time": "2026-11-21T10:00:00.120Z",
+        "level": "Medium",
+        "unparsed": 2,
+    },
+    chia={
+        "record": lambda n: (
+            f"{iso(n)}.{ms(n)} {pick(n, 'full_node', 'harvester')} "
+            f"{pick(n, 'chia.full_node.full_node', 'chia.plotting.cache')}: "
+            f"{pick(n, 'INFO    ', 'WARNING ', 'ERROR   ')} {message(n)}"
+        ),
+        "time": FIRST,
+        "level": "INFO",
+        "program": "chia.full_node.full_node",
+    },
+    event_codes={
+        "record": lambda n: (
+            f"{day(n)} {pick(n, 'info', 'notif', 'warn', 'crit')}  {pick(n, 'system', 'auth')} "
+            f"{515 + n % 9:05} {message(n)}"
+        ),
+        "level": "info",
+        "program": "system",
+    },
 )
