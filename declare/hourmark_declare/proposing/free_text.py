@@ -55,6 +55,8 @@ _LEVEL_FIRST: Final = re.compile(
 )
 _INDENTED_MIN: Final = 0.2  # share of lines that continue records without a time
 _MOST: Final = 0.97  # share of the times that must have the same line before them
+_SPACED_PROGRAM: Final = re.compile(rb"[A-Za-z][\w.-]*(?: [A-Za-z][\w.-]*){1,3}\[\d+\]:")
+_SPACED_MIN: Final = 0.1  # share of lines with such a program
 _SYSLOG_MIN: Final = 0.8  # share of the lines that must have a header of syslog
 
 
@@ -73,7 +75,10 @@ def syslog_candidates(sample: FileSample) -> Iterator[Candidate]:
     """
     lines = [line for line in sample.lines if line.strip()][:1000]
     if sum(map(_is_syslog, lines)) >= _SYSLOG_MIN * len(lines) and not (
-        _have_levels(lines) or _are_sentences(lines) or _have_no_origin(lines)
+        _have_levels(lines)
+        or _are_sentences(lines)
+        or _have_no_origin(lines)
+        or _have_spaces_in_programs(lines)
     ):
         yield Candidate(form="a system log", format="syslog")
 
@@ -123,6 +128,16 @@ def _have_no_origin(lines: Sequence[bytes]) -> bool:
     headers = [parts.header for line in lines if (parts := parse_syslog_forms(line)) is not None]
     bare = sum(of.pri is of.host is of.program is None for of in headers)
     return 2 * bare > len(headers)
+
+
+def _have_spaces_in_programs(lines: Sequence[bytes]) -> bool:
+    # Whether some lines have a program such as `Google Chrome[4711]:`, which no parser of syslog
+    # accepts: it would remain in the message.
+    found = [parts for line in lines if (parts := parse_syslog_forms(line)) is not None]
+    spaced = sum(
+        of.header.program is None and _SPACED_PROGRAM.match(of.message) is not None for of in found
+    )
+    return spaced >= _SPACED_MIN * len(found)
 
 
 def access_log_candidates(sample: FileSample) -> Iterator[Candidate]:

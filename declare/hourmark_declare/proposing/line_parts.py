@@ -115,6 +115,7 @@ class PartRecognizer(PartSearch):
             self._keys.find_optional_pairs,
             self._words.find_before_level,
             self._words.find_named_level,
+            self._words.find_named_pid,
             self._words.find_word,
             self._words.find_optional_words,
             self._enclosed.find_optional_bracket,

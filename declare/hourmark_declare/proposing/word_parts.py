@@ -45,6 +45,8 @@ _NAME_PATTERN: Final = (  # of several words, and with parentheses: `DiskLocal (
     r"[A-Za-z_][^\s:|()\[\]\"']*(?:::?[^\s:|()\[\]\"']+)*"
     r"(?: [A-Za-z_][\w.-]*){0,3}(?: \([^()\n]*\))?"
 )
+_PLAIN_NAME: Final = r"[A-Za-z_][\w.-]*(?: [A-Za-z_][\w.-]*){0,3}"
+_NAMED_PID: Final = re.compile(rf"(?P<x>{_PLAIN_NAME})\[(?P<pid>\d+)\]:?(?=[ \t]|$)")
 _COLON_NAME: Final = re.compile(rf"(?P<x>{_NAME_PATTERN})[ \t]*:(?:[ \t]+|$)")
 _COLON_NAME_PATTERN: Final = f"(?P<{{0}}>{without_groups(_NAME_PATTERN)})" + r"[ \t]*:(?:[ \t]+|$)"
 _PARENTHESES: Final = re.compile(r" \([^()]*\)$")
@@ -90,12 +92,26 @@ _BEHIND_WORD: Final = {  # what is specific behind a single word
     "address": re.compile(r"\d{1,3}(?:\.\d{1,3}){3}[\s:]"),
     "numbers": re.compile(r"\d+[ \t]+\d+[ \t]"),
     "code": re.compile(r"\d{4,}[ \t]"),
+    "named pid": _NAMED_PID,
 }
 _Option = tuple[re.Pattern[str], str, str, Callable[[Sequence[str]], bool]]
 
 
 class WordSearch(PartSearch):
     """Searches for words at the current positions of all log records."""
+
+    def find_named_pid(self, cursors: Sequence[LineCursor]) -> LinePart | None:
+        """Return a name of several words and its process id, as in `Order Service[4711]: done`."""
+        found = self._matching(cursors, _NAMED_PID)
+        names = [match["x"] for match in found.values()]
+        if not self._enough(found) or not _are_no_columns(names):
+            return None
+        pattern = rf"(?P<{{0}}>{without_groups(_PLAIN_NAME)})\[(?P<{{1}}>\d+)\]:?"
+        values: dict[str, list[str | None]] = {
+            "program": [*names],
+            "pid": [match["pid"] for match in found.values()],
+        }
+        return LinePart(pattern, {n: match.end() for n, match in found.items()}, values)
 
     def find_word(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         """Return a word that a bracket, a colon, a bar or something else specific follows."""

@@ -204,4 +204,23 @@ FORMATS: Final[list[LogFormat]] = corpus(
         "level": "info",
         "program": "system",
     },
+    mac_programs={
+        "record": lambda n: (
+            f"{when(n):%b %d %H:%M:%S} mac-1 {pick(n, 'Google Chrome', 'Google Chrome Helper', 'Finder')}"
+            f"[{4711 + n % 9}]: {message(n)}"
+        ),
+        "host": "mac-1",
+        "program": "Google Chrome",
+        "numbers": (4711,),
+    },
+    name_and_pid={
+        "record": lambda n: (
+            f"{day(n)}.{ms(n)} {pick(n, 'Order Service', 'Mail Queue Worker', 'Jobs')}[{4711 + n % 9}] "
+            f"{pick(n, 'INFO', 'WARN', 'ERROR')} {message(n)}"
+        ),
+        "time": FIRST,
+        "level": "INFO",
+        "program": "Order Service",
+        "numbers": (4711,),
+    },
 )
