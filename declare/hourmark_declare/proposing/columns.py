@@ -149,7 +149,8 @@ def _candidates(
         return
     columns = _columns(table, names)
     time = _time(sample, columns, delimiter)
-    may_be_text = is_padded and delimiter != "\t" and not _is_table(table)
+    may_be_cells = delimiter == "\t" and not _have_words(table)
+    may_be_text = is_padded and not may_be_cells and not _is_table(table)
     if names is None and (time is None or may_be_text):
         return  # no table, or a text with structure that `line_template` infers
     yield _candidate(
@@ -216,6 +217,12 @@ def _is_table(table: Sequence[list[str]]) -> bool:
         return False
     has_level = any(all(is_level(value.strip("[]<>(): ")) for value in of) for of in columns)
     return 2 * words < len(columns) and numbers >= 2 and not (has_level and words >= 2)
+
+
+def _have_words(table: Sequence[list[str]]) -> bool:
+    # Whether a column between the first and the last consists of several parts, as in `12 Query`.
+    inner = [*zip(*table, strict=True)][1:-1]
+    return any(2 * sum(" " in cell for cell in column) > len(table) for column in inner)
 
 
 def _are_cells(table: Sequence[list[str]]) -> bool:
