@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from hourmark.clock import SystemClock
 from hourmark.commands.canary import CANARY
-from hourmark.config.groups import EventTimeLimits, escape_log_path
+from hourmark.config.groups import EventTimeLimits
 from hourmark.config.loading import stack_config_file
 from hourmark.errors import UsageError
 from hourmark.printing import json_option, launcher_command, print_json
@@ -118,6 +118,42 @@ def init(
       hourmark init /var/log/dpkg.log
       hourmark init app.jsonl access.log --out pipeline --bucket-seconds 3600 --yes
     """
+    _check_options(files, name, length_s)
+    zone = machine_zone() if zone is None else validate_zone(zone)
+    there = _read_existing(out)
+    files = distinct_log_files(files, lambda message: click.echo(message, err=True))
+    if there is not None:
+        _check_addable(there, files)
+    names = _source_names(files, name, there)
+    guessed = _propose_each(read_log_samples(files), names, zone)
+    proposals = _confirmed_guesses(guessed, asks=not (yes or as_json) and sys.stdin.isatty())
+    now_ms = SystemClock().now_ms()
+    length = _bucket_length(length_s, there, proposals, now_ms)
+    first = _first_hour(begins, proposals, now_ms, length.seconds)
+    choices = ConfigChoices(first, zone, storage, now_ms)
+    begun = there.choose_first_hour(first, now_ms) if there else first
+    written = (
+        there.render_extended(proposals, zone, now_ms, begun)
+        if there
+        else render_files(proposals, out.absolute(), choices)
+    )
+    check_written(out, written)
+    if as_json:
+        _print_as_json(proposals, guessed, out, written)
+    else:
+        _show(proposals, choices, begun, length)
+        _show_files(out, written)
+    if yes or (not as_json and _confirmed()):
+        _write(out, written, joins=there is not None)
+        click.echo(
+            f"written to {out}; what runs it: {launcher_command()} {shlex.join(['run', *_named(out)])}",
+            err=True,
+        )
+    elif not as_json:
+        click.echo("nothing was written; --yes writes", err=True)
+
+
+def _check_options(files: Sequence[Path], name: str | None, length_s: int | None) -> None:
     if name is not None and len(files) > 1:
         raise UsageError(
             f"--name {name} with {len(files)} files: leave it out, so that each has its "
@@ -128,56 +164,27 @@ def init(
             f"--bucket-seconds {length_s}: allowed are whole minutes that divide an "
             "hour, such as 60 or 3600"
         )
-    zone = machine_zone() if zone is None else validate_zone(zone)
+
+
+def _read_existing(out: Path) -> ExistingConfig | None:
     if (out / SETTINGS).exists():
         check_existing(out)
-    there = ExistingConfig.read(out)
-    files = distinct_log_files(files, lambda message: click.echo(message, err=True))
-    if there is not None:
-        _check_addable(there, files)
+    return ExistingConfig.read(out)
+
+
+def _source_names(
+    files: Sequence[Path], name: str | None, there: ExistingConfig | None
+) -> list[str]:
     taken = {*(there.names if there else ()), *_RESERVED_NAMES}
-    names = _names(files, {*taken, SYSLOG.name}) if name is None else [_checked_name(name, taken)]
-    samples = read_log_samples(files)
-    guessed = _propose_each(samples, names, zone)
-    proposals = _confirmed_guesses(guessed, asks=not (yes or as_json) and sys.stdin.isatty())
-    now_ms = SystemClock().now_ms()
-    length = _bucket_length(length_s, there, proposals, now_ms)
-    first = (
-        _parsed(begins, length.seconds)
-        if begins
-        else choose_first_hour((p.oldest for p in proposals), now_ms, length.seconds)
-    )
-    choices = ConfigChoices(first, zone, storage, now_ms)
-    begun = there.choose_first_hour(first, now_ms) if there else first
-    followed = [_with_pattern(p) for p in proposals]
-    written = (
-        there.render_extended(followed, zone, now_ms, begun)
-        if there
-        else render_files(followed, out.absolute(), choices)
-    )
-    check_written(out, written)
-    if as_json:
-        print_json(
-            {
-                "proposals": [
-                    _as_json(p, guess) for p, guess in zip(proposals, guessed, strict=True)
-                ],
-                "files": {str(out / path): text for path, text in written.items()},
-            }
-        )
-    else:
-        _show(proposals, choices, begun, length)
-        for path, text in written.items():
-            click.echo(f"\n--- {out / path}\n{text}", nl=False)
-        click.echo()
-    if yes or (not as_json and _confirmed()):
-        _write(out, written, joins=there is not None)
-        click.echo(
-            f"written to {out}; what runs it: {launcher_command()} {shlex.join(['run', *_named(out)])}",
-            err=True,
-        )
-    elif not as_json:
-        click.echo("nothing was written; --yes writes", err=True)
+    return _names(files, {*taken, SYSLOG.name}) if name is None else [_checked_name(name, taken)]
+
+
+def _first_hour(
+    begins: str | None, proposals: Sequence[Proposal], now_ms: int, bucket_seconds: int
+) -> Hour:
+    if begins:
+        return _parsed(begins, bucket_seconds)
+    return choose_first_hour((p.oldest for p in proposals), now_ms, bucket_seconds)
 
 
 def _propose_each(samples: Sequence[FileSample], names: Sequence[str], zone: str) -> list[Proposal]:
@@ -211,12 +218,6 @@ def _confirmed_guesses(guessed: Sequence[Proposal], *, asks: bool) -> list[Propo
             )
         proposals.append(guess.safest)
     return proposals
-
-
-def _with_pattern(p: Proposal) -> Proposal:
-    # The tailer's sources contain patterns, not paths.
-    pattern = Path(escape_log_path(p.sample.path))
-    return dataclasses.replace(p, sample=p.sample._replace(path=pattern))
 
 
 def _check_addable(there: ExistingConfig, files: Sequence[Path]) -> None:
@@ -336,6 +337,26 @@ def _unread_time_hint(lines: Sequence[bytes]) -> str:
         else "declare its form by hand"
     )
     return f". Most bear a time such as {time}, which could not be read: {do} (docs/event-types.md)"
+
+
+def _show_files(out: Path, written: Mapping[Path, str]) -> None:
+    for path, text in written.items():
+        click.echo(f"\n--- {out / path}\n{text}", nl=False)
+    click.echo()
+
+
+def _print_as_json(
+    proposals: Sequence[Proposal],
+    guessed: Sequence[Proposal],
+    out: Path,
+    written: Mapping[Path, str],
+) -> None:
+    print_json(
+        {
+            "proposals": [_as_json(p, guess) for p, guess in zip(proposals, guessed, strict=True)],
+            "files": {str(out / path): text for path, text in written.items()},
+        }
+    )
 
 
 def _as_json(p: Proposal, guess: Proposal) -> dict[str, Any]:

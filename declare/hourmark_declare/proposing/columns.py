@@ -47,6 +47,8 @@ _PLAIN_WORD: Final = re.compile(r"[A-Za-z][A-Za-z'-]*[.,:;!?]?")
 _WITH_UNIT: Final = re.compile(
     r"-?\d+(?:\.\d+)?(?P<unit> ?(?:[A-Za-z\u00b5\u00b0]{1,3}|%)(?:/s|/min|/h)?)"
 )
+_PADDED_MIN: Final = 0.1  # share of cells with spaces around them, in a table with tabs
+_SEVERAL_BRACKETS: Final = re.compile(r"[\[(<][^\s\[\]()<>]*[\])>][\[(<]")
 _BRACKETS: Final = ("[]", "()", "{}")
 
 
@@ -69,7 +71,7 @@ def delimited_candidates(sample: FileSample) -> Iterator[Candidate]:
             continue
         yield from _quoted_records(sample, lines, delimiter)
         rows = [_split(line, delimiter) for line in lines if not line.startswith("#")]
-        if is_padded := _are_padded(rows):
+        if is_padded := _are_padded(rows, delimiter):
             rows = [[cell.strip(" ") for cell in row] for row in rows]
         yield from _candidates(sample, lines, rows, delimiter, is_padded=is_padded)
 
@@ -147,7 +149,9 @@ def _candidates(
         return
     columns = _columns(table, names)
     time = _time(sample, columns, delimiter)
-    if names is None and (time is None or (is_padded and not _is_table(table))):
+    may_be_cells = delimiter == "\t" and not _have_words(table)
+    may_be_text = is_padded and not may_be_cells and not _is_table(table)
+    if names is None and (time is None or may_be_text):
         return  # no table, or a text with structure that `line_template` infers
     yield _candidate(
         sample,
@@ -159,9 +163,12 @@ def _candidates(
     )
 
 
-def _are_padded(rows: Sequence[list[str]]) -> bool:
-    # Whether spaces separate most cells from their delimiters, as in `a, b` and `a | b`.
+def _are_padded(rows: Sequence[list[str]], delimiter: str) -> bool:
+    # Whether spaces separate most cells from their delimiters, as in `a, b` and `a | b`. With tabs,
+    # a column that is padded is enough, as no sentence has these.
     inner = [cell for row in rows for cell in row[1:]]
+    if delimiter == "\t":
+        return _PADDED_MIN * len(inner) < sum(cell != cell.strip(" ") for cell in inner)
     return 2 * sum(cell.startswith(" ") for cell in inner) > len(inner)
 
 
@@ -205,10 +212,17 @@ def _is_table(table: Sequence[list[str]]) -> bool:
         > len(table)
         for column in columns
     )
-    if open_cells >= 2:  # a text with brackets around several words
+    glued = any(all(map(_SEVERAL_BRACKETS.match, column)) for column in columns)
+    if open_cells >= 2 or glued:  # a text with brackets around several words, or without spaces
         return False
     has_level = any(all(is_level(value.strip("[]<>(): ")) for value in of) for of in columns)
     return 2 * words < len(columns) and numbers >= 2 and not (has_level and words >= 2)
+
+
+def _have_words(table: Sequence[list[str]]) -> bool:
+    # Whether a column between the first and the last consists of several parts, as in `12 Query`.
+    inner = [*zip(*table, strict=True)][1:-1]
+    return any(2 * sum(" " in cell for cell in column) > len(table) for column in inner)
 
 
 def _are_cells(table: Sequence[list[str]]) -> bool:

@@ -11,6 +11,7 @@ from hourmark_declare.proposing.candidate import Candidate
 GOOD: Final = 0.9  # share of matching records below which a format is a guess
 _SURE: Final = 0.97
 _FEW: Final = 10  # records
+_ALL_BUT_ONE: Final = 4  # records, of which one may not match
 
 
 class Confidence(enum.StrEnum):
@@ -41,6 +42,19 @@ class Assessment(NamedTuple):
     reasons: Sequence[str]
 
 
+def match_nearly_all(records: int, fitting: int) -> bool:
+    """Return whether records match a format, apart from a few that are damaged.
+
+    Args:
+        records: Number of records, without a header row.
+        fitting: Number of records that match the format.
+
+    Returns:
+        True if at least 90% match, or all but one of at least four.
+    """
+    return fitting >= GOOD * records or fitting == records - 1 >= _ALL_BUT_ONE - 1
+
+
 def assess(
     candidate: Candidate, *, records: int, fitting: int, caught: int, has_time: bool
 ) -> Assessment:
@@ -50,24 +64,24 @@ def assess(
 
     Args:
         candidate: The proposed format.
-        records: Number of records in the sample.
+        records: Number of records in the sample, without a header row.
         fitting: Number of records that match the format.
         caught: Number of records that do not match the format, but become events with the whole
             text as message.
         has_time: Whether the matching records contain an event time.
 
     Returns:
-        Low confidence if less than 90% of the records match, or if a time is ambiguous. Medium
-        confidence if less than 97% match, the sample has fewer than ten records, the records
-        contain no time, or the format has notes for users. Otherwise, high confidence.
+        Low confidence if less than 90% of the records match, and not all but one, or if a time is
+        ambiguous. Medium confidence if less than 97% match, the sample has fewer than ten records,
+        the records contain no time, or the format has notes for users. Otherwise, high confidence.
     """
     share = fitting / max(records, 1)
     guesses = [*candidate.doubts]
-    if share < GOOD:
+    if not (is_good := match_nearly_all(records, fitting)):
         others = "are kept whole" if caught else "would be dead letters"
         guesses.append(f"only {share:.0%} of the records have this form; the others {others}")
     notes = [*candidate.notes]
-    if GOOD <= share < _SURE:
+    if is_good and share < _SURE:
         notes.append(f"{1 - share:.0%} of the records do not have this form")
     if records < _FEW:
         notes.append(f"the sample has only {records} record{'s' if records != 1 else ''}")

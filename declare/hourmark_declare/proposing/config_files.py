@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from hourmark.config.groups import EventTimeLimits
+from hourmark.config.groups import EventTimeLimits, escape_log_path
 from hourmark.config.toml_text import render_toml, toml_value
 from hourmark.records.hours import Hour
 from hourmark_declare.proposing.selection import Proposal
@@ -176,7 +176,8 @@ def render_tailer_sources(proposals: Sequence[Proposal], zone: str) -> str:
         start = {"record_start": p.candidate.record_start} if p.candidate.record_start else {}
         form = {"format": "cri"} if p.candidate.container_log else {}
         own_zone = p.candidate.zone or zone
-        source = {"name": p.name, "paths": [str(p.sample.path)], "zone": own_zone, **form, **start}
+        paths = [escape_log_path(p.sample.path)]  # patterns, each of which matches one file
+        source = {"name": p.name, "paths": paths, "zone": own_zone, **form, **start}
         text += render_toml({"tailer": {"sources": [source]}})
     return text
 

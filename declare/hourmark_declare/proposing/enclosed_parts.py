@@ -42,7 +42,7 @@ _BRACKETED: Final = {
     "<": (re.compile(r"<(?P<x>[^<>]*)>"), "<", ">", "[^<>]"),
 }
 _LEVEL_BEHIND: Final = re.compile(r"(?P<name>[^/:|,]+?)(?P<mark>[/:|,.]| +)(?P<level>\w+)")
-_LEVEL_AHEAD: Final = re.compile(r"(?P<level>\w+)(?P<mark>[/:|,]| +)(?P<name>[A-Za-z_]\S*)")
+_LEVEL_AHEAD: Final = re.compile(r"(?P<level>\w+)(?P<mark>[/:|,-]| +)(?P<name>[A-Za-z_]\S*)")
 
 
 class EnclosedSearch(PartSearch):
@@ -93,7 +93,8 @@ class EnclosedSearch(PartSearch):
         stripped = [value.strip() for value in values]
         pattern = f"{opening}{SPACE}*(?P<{{0}}>{inside}*?){SPACE}*{closing}"
         if "level" not in self._state.types and are_level_codes(stripped):
-            return LinePart(pattern + ":?", self._past_colon(cursors, ends), {"level": [*stripped]})
+            code = f"{opening}{SPACE}*(?P<{{0}}>{inside}{{{{1,2}}}}?){SPACE}*{closing}:?"
+            return LinePart(code, self._past_colon(cursors, ends), {"level": [*stripped]})
         name = bracket_name(stripped)
         quantities = [QUANTITY.fullmatch(value) for value in stripped]
         units = {of["unit"] if of is not None else None for of in quantities}
@@ -113,27 +114,29 @@ class EnclosedSearch(PartSearch):
 
     def _inside(self, values: Sequence[str]) -> tuple[str, dict[str, list[str | None]]] | None:
         # Structure within brackets: `module:level`, or the same keys with numbers.
-        behind = [_LEVEL_BEHIND.fullmatch(value) for value in values]
+        bare = [value.strip() for value in values]
+        padding = f"{SPACE}*" if bare != [*values] else ""
+        behind = [_LEVEL_BEHIND.fullmatch(value) for value in bare]
         found = [match for match in behind if match is not None and is_level(match["level"])]
         marks = {match["mark"].strip() for match in found}
         if len(found) == len(values) and len(marks) == 1 and "level" not in self._state.types:
             sign = marks.pop()
             mark = quote_pattern(sign) if sign else f"{SPACE}+"
             return (
-                rf"(?P<{{0}}>[^/:|,\[\]]+?){mark}(?P<{{1}}>\w+)",
+                rf"{padding}(?P<{{0}}>[^/:|,\[\]]+?){mark}(?P<{{1}}>\w+){padding}",
                 {
                     _inner_name(sign): [match["name"] for match in found],
                     "level": [match["level"] for match in found],
                 },
             )
-        ahead = [_LEVEL_AHEAD.fullmatch(value) for value in values]
+        ahead = [_LEVEL_AHEAD.fullmatch(value) for value in bare]
         levels = [match for match in ahead if match is not None and is_level(match["level"])]
         marks = {match["mark"].strip() for match in levels}
         if len(levels) == len(values) and len(marks) == 1 and "level" not in self._state.types:
             sign = marks.pop()
             mark = quote_pattern(sign) if sign else f"{SPACE}+"
             return (
-                rf"(?P<{{0}}>\w+){mark}(?P<{{1}}>[^\[\]<>]*?)",
+                rf"{padding}(?P<{{0}}>\w+){mark}(?P<{{1}}>[^\[\]<>]*?){padding}",
                 {
                     "level": [match["level"] for match in levels],
                     _inner_name(sign): [match["name"] for match in levels],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from hourmark_declare.proposing.candidate import MESSAGE, Candidate
@@ -51,10 +51,12 @@ _NO_HOST: Final = re.compile(
 _IS_LEVEL: Final = re.compile(r"(?i:trace|debug|info|notice|warn|warning|error|critical|fatal)")
 _BSD_TIME: Final = re.compile(rb"(?:<\d{1,3}>)?[A-Z][a-z]{2} [ \d]\d (?:\d{4} )?\d\d:\d\d:\d\d")
 _LEVEL_FIRST: Final = re.compile(
-    rf"\s*[\[<(]?(?i:{LEVELS})(?:[\])>:|]|\s+-|\s+\S+\[\d+\]:)".encode()
+    rf"\s*[\[<(]?(?i:{LEVELS})(?:[\])>:|]|\s+-|\s+\S+\[\d+\]:)|\s*(?:{LEVELS})\s".encode()
 )
 _INDENTED_MIN: Final = 0.2  # share of lines that continue records without a time
 _MOST: Final = 0.97  # share of the times that must have the same line before them
+_SPACED_PROGRAM: Final = re.compile(rb"[A-Za-z][\w.-]*(?: [A-Za-z][\w.-]*){1,3}\[\d+\]:")
+_SPACED_MIN: Final = 0.1  # share of lines with such a program
 _SYSLOG_MIN: Final = 0.8  # share of the lines that must have a header of syslog
 
 
@@ -73,7 +75,10 @@ def syslog_candidates(sample: FileSample) -> Iterator[Candidate]:
     """
     lines = [line for line in sample.lines if line.strip()][:1000]
     if sum(map(_is_syslog, lines)) >= _SYSLOG_MIN * len(lines) and not (
-        _have_levels(lines) or _are_sentences(lines) or _have_no_origin(lines)
+        _have_levels(lines)
+        or _are_sentences(lines)
+        or _have_no_origin(lines)
+        or _have_spaces_in_programs(lines)
     ):
         yield Candidate(form="a system log", format="syslog")
 
@@ -95,14 +100,14 @@ def _is_syslog(line: bytes) -> bool:
 
 
 def _have_levels(lines: Sequence[bytes]) -> bool:
-    # Whether the lines have neither a priority nor a process id, and also no host or no program, but
-    # a level in the message: the built-in type has no field for it.
+    # Whether the lines have neither a priority nor a process id, and also no host, no program or not
+    # the time of BSD, but a level in the message: the built-in type has no field for it.
     bare = [
         parts.message
         for line in lines
         if line[:1] != b"<"
         and (parts := parse_syslog_forms(line)) is not None
-        and (parts.header.host is None or parts.header.program is None)
+        and (None in (parts.header.host, parts.header.program) or not _BSD_TIME.match(line))
         and parts.header.pid is None
     ]
     levels = sum(_LEVEL_FIRST.match(message) is not None for message in bare)
@@ -123,6 +128,16 @@ def _have_no_origin(lines: Sequence[bytes]) -> bool:
     headers = [parts.header for line in lines if (parts := parse_syslog_forms(line)) is not None]
     bare = sum(of.pri is of.host is of.program is None for of in headers)
     return 2 * bare > len(headers)
+
+
+def _have_spaces_in_programs(lines: Sequence[bytes]) -> bool:
+    # Whether some lines have a program such as `Google Chrome[4711]:`, which no parser of syslog
+    # accepts: it would remain in the message.
+    found = [parts for line in lines if (parts := parse_syslog_forms(line)) is not None]
+    spaced = sum(
+        of.header.program is None and _SPACED_PROGRAM.match(of.message) is not None for of in found
+    )
+    return spaced >= _SPACED_MIN * len(found)
 
 
 def access_log_candidates(sample: FileSample) -> Iterator[Candidate]:
@@ -251,9 +266,26 @@ def _message(sample: FileSample) -> dict[str, Any]:
 
 def _has_records(lines: Sequence[bytes], found: CommonTimestamp) -> bool:
     # Whether lines without a timestamp belong to records: more than a few, or they look like it.
-    others = [line for n, line in enumerate(lines) if n not in found.spans and line.strip()]
+    # A line with a damaged timestamp, such as one in a 13th month, is a record of its own.
+    shapes = {(start, _shape(lines[n][start:end])) for n, (start, end) in found.spans.items()}
+    written = sum(bool(line.strip()) for line in lines)
+    others = [
+        line
+        for n, line in enumerate(lines)
+        if n not in found.spans and line.strip() and not _has_shape(line, shapes)
+    ]
     indented = sum(_CONTINUATION.match(line) is not None for line in others)
-    return found.share < 1 - _UNSTAMPED_MIN or (indented >= 2 and 2 * indented >= len(others))
+    return len(others) > _UNSTAMPED_MIN * written or (indented >= 2 and 2 * indented >= len(others))
+
+
+def _has_shape(line: bytes, shapes: Iterable[tuple[int, bytes]]) -> bool:
+    # Whether there are digits and letters where the timestamps of other lines have them.
+    shape = _shape(line)
+    return any(shape[start : start + len(of)] == of for start, of in shapes)
+
+
+def _shape(text: bytes) -> bytes:
+    return re.sub(rb"[A-Za-z]", b"a", re.sub(rb"\d", b"0", text))
 
 
 def _decoded_spans(lines: Sequence[bytes], found: CommonTimestamp) -> dict[int, tuple[int, int]]:

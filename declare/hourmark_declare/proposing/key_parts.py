@@ -7,10 +7,20 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from hourmark_declare.proposing.part_search import KEY, SPACE, LineCursor, LinePart, PartSearch
+from hourmark_declare.proposing.part_search import (
+    KEY,
+    SPACE,
+    LineCursor,
+    LinePart,
+    PartSearch,
+    without_groups,
+)
 from hourmark_declare.proposing.value_types import NUMBER_PATTERNS, infer_text_type
-from hourmark_declare.proposing.vocabulary import are_levels, quote_pattern
+from hourmark_declare.proposing.vocabulary import LEVEL_PATTERN, are_levels, quote_pattern
 
+_PAIR: Final = r"([A-Za-z_][\w.@-]*)=(\S*)[ \t]+"
+_PAIRS: Final = re.compile(rf"(?P<x>(?:{_PAIR})*)(?={LEVEL_PATTERN}(?:[ \t]|$))")
+_PAIRS_MAX: Final = 12  # different keys before the level
 _COUNTS: Final = re.compile(r"(?P<key>[A-Za-z_]\w*):\d+(?:\.\d+)? [A-Za-z_]\w*:[\w.]")
 
 
@@ -39,6 +49,26 @@ class KeySearch(PartSearch):
         space = (spaces.pop() if len(spaces) == 1 else None) if mark == ":" else ""
         literal = f"{quote_pattern(key)}{mark}" + (f"{SPACE}+" if space is None else space)
         return LinePart(literal, ends, {})
+
+    def find_optional_pairs(self, cursors: Sequence[LineCursor]) -> LinePart | None:
+        """Return pairs before the level, each in only some records, as in `job=12 INFO: done`."""
+        if not self._state.time_read or "level" in self._state.types:
+            return None
+        found = self._matching(cursors, _PAIRS)
+        rows = [dict(re.findall(_PAIR, match["x"])) for match in found.values()]
+        keys = _in_order([[*row] for row in rows])
+        if not self._enough(found) or not 0 < len(keys) <= _PAIRS_MAX:
+            return None
+        pattern, values = "", dict[str, list[str | None]]()
+        for number, key in enumerate(keys):
+            column = [row.get(key) for row in rows]
+            of_type = infer_text_type([value for value in column if value is not None])
+            inside = without_groups(NUMBER_PATTERNS.get(of_type, r"\S*"))
+            literal = without_groups(quote_pattern(key))
+            pattern += f"(?:{literal}=(?P<{{{number}}}>{inside}){SPACE}+)?"
+            values[re.sub(r"\W", "_", key, flags=re.ASCII)] = column
+        ends = {n: match.end() for n, match in found.items()}
+        return LinePart(pattern, ends, values) if len(values) == len(keys) else None
 
     def find_delimited_value(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         """Return the text up to the sign that is before its key, too, as in `;host=gw-1;`."""
@@ -73,3 +103,17 @@ class KeySearch(PartSearch):
             n: of.at + len(literal) for n, of in enumerate(cursors) if of.rest.startswith(literal)
         }
         return LinePart(quote_pattern(literal), ends, {})
+
+
+def _in_order(rows: Sequence[Sequence[str]]) -> list[str]:
+    # The keys of all rows in the order that each row has them; empty if rows differ in it.
+    ordered: list[str] = []
+    for row in sorted(rows, key=len, reverse=True):
+        at = 0
+        for key in row:
+            if key not in ordered:
+                ordered.insert(at, key)
+            elif ordered.index(key) < at:
+                return []
+            at = ordered.index(key) + 1
+    return ordered

@@ -34,6 +34,8 @@ from hourmark_declare.proposing.vocabulary import (
     LEVEL_LETTERS,
     LEVELS,
     are_level_letters,
+    are_levels,
+    is_level,
     quote_pattern,
 )
 from hourmark_declare.proposing.word_parts import WordSearch
@@ -48,9 +50,11 @@ _ADDRESS: Final = re.compile(
 _CHANNEL_LEVEL: Final = re.compile(
     rf"(?P<channel>[A-Za-z][\w-]*(?:\.[\w-]+)*?)(?P<mark>[./:,\[(<])(?P<level>(?i:{LEVELS}))[\])>]?(?=[:,]|\s|$):?"
 )
+_LEVEL_WORD: Final = re.compile(r"(?P<x>[A-Za-z]{3,12})(?::|(?=[ \t|]))")
 _IDENTIFIER: Final = re.compile(
     r"(?P<x>(?:0x)?(?=[0-9-]*[A-Fa-f])[0-9A-Fa-f]{6,}(?:-[0-9A-Fa-f]+)*|0x[0-9A-Fa-f]+|0\d{5,})(?=[\s\])]|$)"
 )
+_SOME: Final = 0.1  # share of records that begin with white space, as a column is right-aligned
 _COLORED_SPACE: Final = r"(?:[ \t]|\x1b\[[\d;]*m)"  # with escape sequences of terminals
 
 
@@ -105,9 +109,13 @@ class PartRecognizer(PartSearch):
             self._punctuation,
             self._other_time,
             self._words.find_around_level,
+            self._words.find_behind_level,
             self._words.find_between_colons,
             self._words.find_between_commas,
+            self._keys.find_optional_pairs,
             self._words.find_before_level,
+            self._words.find_named_level,
+            self._words.find_named_pid,
             self._words.find_word,
             self._words.find_optional_words,
             self._enclosed.find_optional_bracket,
@@ -133,7 +141,10 @@ class PartRecognizer(PartSearch):
         ends = {n: match.end() for n, match in self._matching(cursors, search).items()}
         if self._enough(ends):
             return LinePart(f"{space}+", ends, {})
-        if self._state.time_read and 2 * len(ends) > len(cursors):
+        is_indented = all(cursor.at == 0 for cursor in cursors) and len(ends) >= _SOME * len(
+            cursors
+        )
+        if is_indented or (self._state.time_read and 2 * len(ends) > len(cursors)):
             return LinePart(f"{space}*", ends, {}, is_optional=True)
         return None
 
@@ -155,6 +166,8 @@ class PartRecognizer(PartSearch):
     def _level(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         if "level" in self._state.types:
             return None
+        if (part := self._level_words(cursors)) is not None:
+            return part
         for pattern, share in LEVEL_FORMS:
             found = self._matching(cursors, re.compile(pattern))
             if (
@@ -183,6 +196,15 @@ class PartRecognizer(PartSearch):
                 pattern = "(?P<{0}>[A-Za-z])!?"
                 return LinePart(pattern, ends, {"level_letter": [*found_letters]})
         return None
+
+    def _level_words(self, cursors: Sequence[LineCursor]) -> LinePart | None:
+        # Words of which some are no known levels, but the others are: `info`, `http`, `warn`.
+        part = self._part(cursors, _LEVEL_WORD, "level", r"(?P<{0}>[A-Za-z]{{3,12}}):?")
+        if part is None:
+            return None
+        values = [str(value) for value in part.values["level"]]
+        is_known = sum(map(is_level, values)) >= MOST * len(values)
+        return part if not is_known and are_levels(values) else None
 
     def _channel_level(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         if "level" in self._state.types:

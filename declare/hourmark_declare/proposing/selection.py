@@ -12,7 +12,13 @@ from typing import Final
 from hourmark_declare.line_trial import LineResult, LineTrial, ReadContext
 from hourmark_declare.proposing.candidate import Candidate
 from hourmark_declare.proposing.columns import delimited_candidates, spaced_candidates
-from hourmark_declare.proposing.confidence import GOOD, Assessment, Confidence, assess
+from hourmark_declare.proposing.confidence import (
+    GOOD,
+    Assessment,
+    Confidence,
+    assess,
+    match_nearly_all,
+)
 from hourmark_declare.proposing.container_logs import CandidateSource, container_log_candidates
 from hourmark_declare.proposing.file_sample import FileSample
 from hourmark_declare.proposing.free_text import (
@@ -85,7 +91,7 @@ class Proposal:
         """Return the confidence in this proposal, and the reasons for it."""
         return assess(
             self.candidate,
-            records=self.records,
+            records=self._rows,
             fitting=self.fitting,
             caught=self.caught,
             has_time=self.oldest is not None,
@@ -95,10 +101,22 @@ class Proposal:
     def share(self) -> float:
         """Return the fraction of the sample's records that match the format.
 
+        A header row is not counted.
+
         Returns:
             A number between 0 and 1; 0 if the sample contains no records.
         """
-        return self.fitting / max(self.records, 1)
+        return self.fitting / max(self._rows, 1)
+
+    @property
+    def matches_nearly_all(self) -> bool:
+        """Return whether the format matches all records of the sample, apart from a few."""
+        return match_nearly_all(self._rows, self.fitting)
+
+    @property
+    def _rows(self) -> int:
+        has_header = self.candidate.has_header and self.fitting < self.records
+        return self.records - has_header
 
 
 def propose(sample: FileSample, name: str, *, zone: str, host: str) -> Proposal:
@@ -107,9 +125,10 @@ def propose(sample: FileSample, name: str, *, zone: str, host: str) -> Proposal:
     The formats are tried in a fixed order. The result is the first of these that exists:
 
     1. the first format that contains a time and matches at least 90% of the records
-    2. the first format that matches at least 90% of the records
-    3. the format that matches the most records, if it matches more than half of them
-    4. plain text
+    2. the first format that contains a time and matches all records but one, of at least four
+    3. the first format that matches at least 90% of the records
+    4. the format that matches the most records, if it matches more than half of them
+    5. plain text
 
     Args:
         sample: First and last lines of the file.
@@ -133,7 +152,7 @@ def propose(sample: FileSample, name: str, *, zone: str, host: str) -> Proposal:
     best = _best(tried)
     if best.assessment.confidence is not Confidence.LOW:
         return best
-    if best.share >= GOOD:
+    if best.matches_nearly_all:
         safest = _evaluate(sample, name, best.candidate.without_time, zone, host)
     else:
         safest = _evaluate(sample, name, next(plain_text_candidates(sample)), zone, host)
@@ -145,6 +164,8 @@ def _best(tried: Sequence[Proposal]) -> Proposal:
     if tried[-1].share >= GOOD and tried[-1].oldest is not None:
         return tried[-1]
     *others, last = tried
+    if timed := [of for of in others if of.matches_nearly_all and of.oldest is not None]:
+        return timed[0]
     if good := [proposal for proposal in others if proposal.share >= GOOD]:
         return good[0]
     best = max(others, key=lambda proposal: proposal.share, default=last)

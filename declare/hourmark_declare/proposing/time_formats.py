@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -43,25 +44,30 @@ def choose_time_format(values: Sequence[str], written_ms: int) -> TimeChoice | N
             determine the order of day and month.
 
     Returns:
-        The format. None if at least half of the values are ignored, or if less than 97% of the
-        others are timestamps with a date in the same format.
+        The most frequent format. None if at least half of the values are ignored. None also if
+        fewer than 97% of the others are timestamps with a date in this format, unless all but one
+        of at least three are.
     """
     texts = [value for value in values if value not in ("", "-", "None")]
     if 2 * len(texts) <= len(values) or not texts:
         return None
-    if all(_RFC3339.fullmatch(text) for text in texts):
+    if _are_nearly_all(sum(_RFC3339.fullmatch(text) is not None for text in texts), len(texts)):
         return TimeChoice(RFC3339_PATTERN, "rfc3339")
     found = [match_timestamp(text) for text in texts]
     forms = [form for form in found if form is not None and form.is_dated]
-    if len(forms) < _MOST * len(texts):
+    counts = collections.Counter(form.format for form in forms).most_common(1)
+    if not counts or not _are_nearly_all(counts[0][1], len(texts)):
         return None
-    formats = {form.format for form in forms}
-    if len(formats) > 1:
-        return None
+    forms = [form for form in forms if form.format == counts[0][0]]
     patterns = dict.fromkeys(form.pattern for form in forms)
     pattern = f"(?:{'|'.join(patterns)})" if len(patterns) > 1 else next(iter(patterns))
     form = forms[0]._replace(pattern=pattern)
     return choose_order(form, texts, written_ms)
+
+
+def _are_nearly_all(times: int, texts: int) -> bool:
+    # One time may be damaged, however few there are; but two alike are needed.
+    return times >= _MOST * texts or (times == texts - 1 >= 2)
 
 
 def choose_order(form: TimestampFormat, texts: Sequence[str], written_ms: int) -> TimeChoice:
@@ -82,20 +88,24 @@ def choose_order(form: TimestampFormat, texts: Sequence[str], written_ms: int) -
     """
     if not form.others:
         return TimeChoice(form.pattern, form.format)
-    distances: dict[str, int] = {}
-    spans: dict[str, int] = {}
+    read: dict[str, list[int]] = {}
     context = TimeContext(
         observed_at_ms=written_ms or 2**42, future_seconds=_FUTURE_S, zone=ZoneInfo("UTC")
     )
     for order in (form.format, *form.others):
         reader = TimeFormat(order)
-        times = [ms for text in texts if (ms := reader.read_ms(text.encode(), context)) is not None]
-        if len(times) >= _MOST * len(texts):
+        results = (reader.read_ms(text.encode(), context) for text in texts)
+        read[order] = [time for time in results if time is not None]
+    most = max(map(len, read.values()))  # a text that no order reads is damaged
+    if most == 0:
+        return TimeChoice(form.pattern, form.format)
+    distances: dict[str, int] = {}
+    spans: dict[str, int] = {}
+    for order, times in read.items():
+        if len(times) >= _MOST * most:
             ahead = max(times) - context.observed_at_ms
             distances[order] = abs(ahead) + (10**15 if ahead > _DAY_MS else 0)
             spans[order] = max(times) - min(times)
-    if not distances:
-        return TimeChoice(form.pattern, form.format)
     best = min(distances, key=lambda order: distances[order] if written_ms else 0)
     shortest = min(spans, key=lambda order: spans[order])
     if max(spans.values()) > 10 * spans[shortest] + _DAY_MS:  # days that seem to be months

@@ -65,7 +65,7 @@ _DATES: Final[Sequence[tuple[str, tuple[str, ...]]]] = (
     (r"\d{6}", ("%y%m%d",)),
     (r"(?:0\d|1[0-2])[0-3]\d", ("%m%d",)),
 )
-_CLOCK: Final = r"(?:[01]?\d|2[0-3]):[0-5]?\d:[0-5]?\d"
+_CLOCK: Final = r"(?:[01]?\d|2[0-3]):[0-5]?\d:(?:60|[0-5]?\d)"  # with leap seconds
 _REST: Final = (
     r"(?P<between>T|::?|\||-|_|\t|,|;|, | at | - | @ |/(?=\d{6}\.|\d\d:\d\d:)|\.(?=\d{6}\b|\d\d:\d\d:)|(?<=\d{8})(?=\d{6}\b)| time=| {1,3})"
     rf"(?P<clock>{_CLOCK}|\d\d\.\d\d\.\d\d|[0-2]\d-[0-5]\d-[0-5]\d(?![\d-])|[0-2]\d[0-5]\d[0-5]\d(?!\d)|\d\d:\d\d(?![:\d]))"

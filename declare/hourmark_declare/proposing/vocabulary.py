@@ -8,11 +8,15 @@ from typing import Final
 
 COMMON_LEVELS: Final = "TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|CRITICAL|CRIT|FATAL|ALERT|EMERG|SEVERE|LOG|PANIC"
 LEVELS: Final = (
+    # of several words first, as the first of them may be a level, too
+    "(?:SUCCESS|FAILURE) AUDIT|AUDIT[ _](?:SUCCESS|FAILURE)|STRICT STANDARDS|"
+    "(?:(?:CATCHABLE |RECOVERABLE )?FATAL|PARSE|COMPILE|CORE|STARTUP|USER) ERROR|"
+    "(?:COMPILE|CORE|USER) WARNING|USER NOTICE|USER DEPRECATED|"
     "TRACE|DEBUG|FINEST|FINER|FINE|CONFIG|VERBOSE|INFORMATION|INFORMATIONAL|INFO|NOTICE|NOTE|SUCCESS|"
     "WARNING|WARN|ERROR|ERR|CRITICAL|CRIT|FATAL|ALERT|EMERGENCY|EMERG|SEVERE|LOG|PANIC|SYSTEM|"
-    "INF|WRN|DBG|FTL|VRB|TRC|NTC|FAILURE|STATEMENT|DETAIL|HINT|CONTEXT|DEBUG[1-5]|"
+    "INF|WRN|DBG|FTL|VRB|TRC|NTC|DEBU|NOTI|FATA|PANI|TRAC|FAILURE|STATEMENT|DETAIL|HINT|CONTEXT|DEBUG[1-5]|"
     "DBUG|ERRO|CRT|FAIL|TRCE|LOG_[A-Z]+|NOTIFICATION|DISPLAY|VERYVERBOSE|FAULT|ASSERT|INFOS|MAJOR|MINOR|"
-    "DEPRECATED|FATAL ERROR|PARSE ERROR|WARNUNG|FEHLER|ERREUR|AVERTISSEMENT|ADVERTENCIA|SCHWERWIEGEND|GRAVE"
+    "DEPRECATED|SILLY|WARNUNG|FEHLER|ERREUR|AVERTISSEMENT|ADVERTENCIA|SCHWERWIEGEND|GRAVE"
 )
 # Forms of a level, and the share of lines that must have it: a word that begins a sentence is no level.
 LEVEL_FORMS: Final = (
@@ -22,6 +26,8 @@ LEVEL_FORMS: Final = (
     (rf"(?P<level>(?i:{LEVELS}))\b", 0.9),
     (r"(?P<level>Pa|Cr|Er|Wa|No|In|Ve|Db|Tr)\(\d+\)", 0.9),  # VMware, with a priority
 )
+_ANY_LEVEL: Final = "|".join(form.replace("?P<level>", "?:") for form, _ in LEVEL_FORMS[:3])
+LEVEL_PATTERN: Final = f"(?:{_ANY_LEVEL})"  # in capitals, in brackets, or with a colon
 LEVEL_LETTERS: Final = frozenset("VDTIWEFCNAS")
 _USUAL_LETTERS: Final = frozenset("IWEDiwed")
 _LEVEL_CODES: Final = (  # each stands for a level in brackets
@@ -84,8 +90,28 @@ def is_level(text: str) -> bool:
 
 
 def are_levels(values: Sequence[str]) -> bool:
-    """Return whether at least 90% of the values are log levels; False if there are no values."""
-    return bool(values) and sum(map(is_level, values)) >= 0.9 * len(values)
+    """Return whether the values are log levels.
+
+    Args:
+        values: Texts at the same position in all lines.
+
+    Returns:
+        True if at least 90% of the values are known levels. True also if at least half are, and the
+        others look like further levels of the same logger, such as `http` beside `info` and `warn`:
+        at most two different words in the same case. False if there are no values.
+    """
+    known = [value for value in values if is_level(value)]
+    if not known or len(known) >= 0.9 * len(values):
+        return bool(known)
+    others = {*values} - {*known}
+    words = {*known} | others
+    is_same_case = all(map(str.islower, words)) or all(map(str.isupper, words))
+    return (
+        2 * len(known) >= len(values)
+        and len({*known}) >= 2 >= len(others)
+        and is_same_case
+        and all(of.isascii() and of.isalpha() and 3 <= len(of) <= 12 for of in others)
+    )
 
 
 def are_level_codes(values: Sequence[str]) -> bool:

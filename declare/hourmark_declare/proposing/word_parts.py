@@ -7,6 +7,7 @@ level.
 from __future__ import annotations
 
 import collections
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
@@ -25,17 +26,31 @@ from hourmark_declare.proposing.part_search import (
     are_short_names,
     timestamp_at,
     vary_little,
+    without_groups,
 )
 from hourmark_declare.proposing.vocabulary import (
     LEVEL_FORMS,
+    LEVEL_PATTERN,
     LEVELS,
+    are_level_letters,
     is_level,
     quote_pattern,
 )
 
 _WORDS_AHEAD: Final = 8
+_FEW_NAMES: Final = 0.2  # share of different names of several words; more are sentences
 _LOGGER: Final = re.compile(r"(?P<x>[A-Za-z_$][\w$-]*(?:(?:\.|::?|/|\$)[\w$<>-]+)+)(?=[\s\x1b]|$)")
 _COLON_WORD: Final = re.compile(r"(?P<x>[^\s:|\[\]\"']\S*?)[ \t]*:(?:[ \t]+|$)")
+_NAME_PATTERN: Final = (  # of several words, and with parentheses: `DiskLocal (default)`
+    r"[A-Za-z_][^\s:|()\[\]\"']*(?:::?[^\s:|()\[\]\"']+)*"
+    r"(?: [A-Za-z_][\w.-]*){0,3}(?: \([^()\n]*\))?"
+)
+_PLAIN_NAME: Final = r"[A-Za-z_][\w.-]*(?: [A-Za-z_][\w.-]*){0,3}"
+_NAMED_PID: Final = re.compile(rf"(?P<x>{_PLAIN_NAME})\[(?P<pid>\d+)\]:?(?=[ \t]|$)")
+_COLON_NAME: Final = re.compile(rf"(?P<x>{_NAME_PATTERN})[ \t]*:(?:[ \t]+|$)")
+_COLON_NAME_PATTERN: Final = f"(?P<{{0}}>{without_groups(_NAME_PATTERN)})" + r"[ \t]*:(?:[ \t]+|$)"
+_PARENTHESES: Final = re.compile(r" \([^()]*\)$")
+_BEHIND_SLASH: Final = re.compile(r"(?P<x>[A-Za-z_][\w.$-]*)(?=[ \t:]|$)")
 _TIGHT_COLON: Final = re.compile(r"(?P<x>[A-Za-z_][\w.-]*):")
 _BEFORE_BRACKET: Final = re.compile(r"(?P<x>[^\s\[\]]+)\](?=[ \t]|$)")
 _PADDED: Final = re.compile(r"(?P<x>[^\s|\[\]\"]+)(?=\t| {2,}\S)")
@@ -55,13 +70,48 @@ _WORD_UP_TO: Final = {
     ")": re.compile(r"(?P<x>[^\s()]+)(?=\))"),
     ",": re.compile(r"(?P<x>[^\s,;]+)(?=[,;])"),
 }
-_LEVEL: Final = f"(?:{LEVEL_FORMS[0][0]}|{LEVEL_FORMS[1][0].replace('<level>', '<l2>')})"
+_PAIR_OR_LEVEL: Final = re.compile(rf"[A-Za-z_][\w.@-]*=|{LEVEL_PATTERN}")
 _THREAD_AND_LOGGER: Final = re.compile(r"\S+(?: \S+)?[ \t]+[A-Za-z_][\w$-]*(?:(?:\.|::)[\w$-]+)+")
+_NAME_WORD: Final = r"[^\s\[\]{}|\"]*[^\s\[\]{}|\":]"
+_NAME_WORDS: Final = rf"{_NAME_WORD}(?:[ \t]+{_NAME_WORD}){{0,2}}?"
+_BEFORE_LEVEL: Final = re.compile(
+    rf"(?P<x>{_NAME_WORDS}):?[ \t]+(?=(?:\[[^\[\]]*\][ \t]*|\|[ \t]*){{0,2}}"
+    rf"(?:{LEVEL_PATTERN}[ \t:]|(?i:{LEVELS})[:\t]|(?P<plain>(?i:{LEVELS}))[ ]))"
+)
+_BEFORE_LETTER: Final = re.compile(  # in brackets, or before a sign
+    rf"(?P<x>{_NAME_WORDS}):?[ \t]+(?=[\[<(][ \t]*(?P<letter>[A-Za-z])[ \t]*[\])>]"
+    r"|(?P<bare>[A-Za-z])(?::|[ \t]+[-|])[ \t])"
+)
+_NAMED_LEVEL: Final = re.compile(
+    rf"(?P<x>[A-Za-z_][\w.-]*)[ \t]+(?P<level>(?i:{LEVELS})):(?=[ \t])"
+)
+_NAMED_LEVELS_MIN: Final = 0.5  # share of records, as for a level without a name
+_NAMED_LEVEL_NAMES: Final = 3  # different names; more are words of sentences
+_BEHIND_WORD: Final = {  # what is specific behind a single word
+    "letter": re.compile(r"[A-Z][ \t]+\S"),
+    "address": re.compile(r"\d{1,3}(?:\.\d{1,3}){3}[\s:]"),
+    "numbers": re.compile(r"\d+[ \t]+\d+[ \t]"),
+    "code": re.compile(r"\d{4,}[ \t]"),
+    "named pid": _NAMED_PID,
+}
 _Option = tuple[re.Pattern[str], str, str, Callable[[Sequence[str]], bool]]
 
 
 class WordSearch(PartSearch):
     """Searches for words at the current positions of all log records."""
+
+    def find_named_pid(self, cursors: Sequence[LineCursor]) -> LinePart | None:
+        """Return a name of several words and its process id, as in `Order Service[4711]: done`."""
+        found = self._matching(cursors, _NAMED_PID)
+        names = [match["x"] for match in found.values()]
+        if not self._enough(found) or not _are_no_columns(names):
+            return None
+        pattern = rf"(?P<{{0}}>{without_groups(_PLAIN_NAME)})\[(?P<{{1}}>\d+)\]:?"
+        values: dict[str, list[str | None]] = {
+            "program": [*names],
+            "pid": [match["pid"] for match in found.values()],
+        }
+        return LinePart(pattern, {n: match.end() for n, match in found.items()}, values)
 
     def find_word(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         """Return a word that a bracket, a colon, a bar or something else specific follows."""
@@ -115,7 +165,17 @@ class WordSearch(PartSearch):
                     {n: m.end() for n, m in found.items()},
                     {name: [*values]},
                 )
-        return None
+        return self._name_of_words(cursors)
+
+    def _name_of_words(self, cursors: Sequence[LineCursor]) -> LinePart | None:
+        # Names of the same number of words before a colon, as in `Job Runner: done`.
+        part = self._part(cursors, _COLON_NAME, "", _COLON_NAME_PATTERN)
+        if part is None:
+            return None
+        values = [str(value) for value in part.values[""]]
+        if len({*values}) == 1 or not _are_few_names(values):
+            return None
+        return part._replace(values={word_name(values, is_behind=self._state.time_read): [*values]})
 
     def _options(self, closing: re.Pattern[str] | None) -> list[_Option]:
         # What is searched, the pattern of the value, what is behind it, and a plausibility check.
@@ -127,6 +187,12 @@ class WordSearch(PartSearch):
                 are_short_names,
             ),
             (_COLON_WORD, r"(?P<{0}>[^\s:|\[\]\"']\S*?)", r"[ \t]*:(?:[ \t]+|$)", vary_little),
+            (
+                _COLON_NAME,
+                _COLON_NAME_PATTERN,
+                "",
+                _are_no_columns,
+            ),
             (_PIPED, r"(?P<{0}>[^|\n]{{0,80}}?)", r"[ \t]*\|", are_short),
         ]
         if closing is not None:
@@ -182,6 +248,23 @@ class WordSearch(PartSearch):
         ends = {n: match.end() for n, match in found.items()}
         return LinePart(r"(?P<{0}>[A-Za-z_][\w.-]*):", ends, {name: [*values]})
 
+    def find_behind_level(self, cursors: Sequence[LineCursor]) -> LinePart | None:
+        """Return a name that a slash separates from the level before it, as in `D/nsHttp read`."""
+        if not {"level", "level_letter"} & {*self._state.types}:
+            return None
+        found = {
+            n: match
+            for n, match in self._matching(cursors, _BEHIND_SLASH).items()
+            if re.search(r"\w/$", cursors[n].text[: cursors[n].at])
+        }
+        values = [match["x"] for match in found.values()]
+        if not self._enough(found) or not vary_little(values):
+            return None
+        ends = {n: match.end() for n, match in found.items()}
+        name = word_name(values, is_behind=self._state.time_read)
+        name = name if name not in self._state.types else "module"
+        return LinePart(r"(?P<{0}>[A-Za-z_][\w.$-]*)", ends, {name: [*values]})
+
     def find_between_commas(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         """Return a word between commas or semicolons, as in `INFO, sw-1, started`."""
         found = {
@@ -200,13 +283,14 @@ class WordSearch(PartSearch):
         """Return up to three words before the level, with or without brackets in between."""
         if not self._state.time_read or "level" in self._state.types:
             return None
-        search = re.compile(
-            r"(?P<x>[^\s\[\]{}|\"]*[^\s\[\]{}|\":](?:[ \t]+[^\s\[\]{}|\"]*[^\s\[\]{}|\":]){0,2}?):?[ \t]+"
-            rf"(?=(?:\[[^\[\]]*\][ \t]*){{0,2}}(?:{_LEVEL}[ \t:]|(?i:{LEVELS})[:\t]))"
-        )
-        found = self._matching(cursors, search)
-        if not self._enough(found):
-            return None
+        found = self._matching(cursors, _BEFORE_LEVEL)
+        plain = [match["plain"].lower() for match in found.values() if match["plain"]]
+        if not self._enough(found) or (len(plain) == len(found) and len({*plain}) == 1):
+            found = self._matching(cursors, _BEFORE_LETTER)
+            if not self._enough(found) or not are_level_letters(
+                match["letter"] or match["bare"] for match in found.values()
+            ):
+                return None
         values = [match["x"] for match in found.values()]
         words = {len(value.split()) for value in values}
         if len(words) == 1:
@@ -222,10 +306,27 @@ class WordSearch(PartSearch):
         if not vary_little(values):
             return self._context(found, values) if words == {1} else None
         if len(words) > 1:
-            pattern = r"(?P<{0}>[^\s\[\]{{}}|\"]+(?:[ \t]+[^\s\[\]{{}}|\"]+){{0,2}}?):?"
-            return LinePart(pattern, ends, {bracket_name(values): [*values]})
+            pattern = f"(?P<{{0}}>{without_groups(_NAME_WORDS)}):?"
+            names = [_PARENTHESES.sub("", value) for value in values]
+            return LinePart(pattern, ends, {bracket_name(names): [*values]})
         pattern = r"(?P<{0}>[^\s\[\]{{}}|\"]*[^\s\[\]{{}}|\":]):?"
         return LinePart(pattern, ends, {word_name(values, is_behind=True): [*values]})
+
+    def find_named_level(self, cursors: Sequence[LineCursor]) -> LinePart | None:
+        """Return a program with the level that most records have, as in `PHP Warning:  text`."""
+        is_early = self._state.has_time and not self._state.time_read
+        if is_early or "level" in self._state.types:
+            return None
+        found = self._matching(cursors, _NAMED_LEVEL)
+        names = [match["x"] for match in found.values()]
+        if len(found) <= _NAMED_LEVELS_MIN * len(cursors) or len({*names}) > _NAMED_LEVEL_NAMES:
+            return None
+        values: dict[str, list[str | None]] = {
+            word_name(names, is_behind=self._state.time_read): [*names],
+            "level": [match["level"] for match in found.values()],
+        }
+        pattern = rf"(?P<{{0}}>[A-Za-z_][\w.-]*)[ \t]+(?P<{{1}}>(?i:{LEVELS})):"
+        return LinePart(pattern, {n: match.end() for n, match in found.items()}, values)
 
     @staticmethod
     def _context(found: Mapping[int, re.Match[str]], values: Sequence[str]) -> LinePart | None:
@@ -243,6 +344,9 @@ class WordSearch(PartSearch):
             for cursor in cursors:
                 if (match := search.match(cursor.text, cursor.at)) is not None:
                     kinds.update(_anchors(cursor, match.end(), words))
+                    is_value = self._state.pending_key is not None and words == 1
+                    if is_value and _PAIR_OR_LEVEL.match(cursor.text, match.end()):
+                        kinds["pair or level"] += 1
             if any(count >= self._state.needed for count in kinds.values()):
                 return True
         return False
@@ -251,7 +355,9 @@ class WordSearch(PartSearch):
         """Return up to three words that only some records have before their level."""
         if not self._state.time_read or "level" in self._state.types:
             return None
-        search = re.compile(rf"(?P<x>\S+(?:[ \t]+\S+){{0,2}}?[ \t]+)??(?={_LEVEL}(?:[ \t]+|$))")
+        search = re.compile(
+            rf"(?P<x>\S+(?:[ \t]+\S+){{0,2}}?[ \t]+)??(?={LEVEL_PATTERN}(?:[ \t]+|$))"
+        )
         found = self._matching(cursors, search)
         values = [(match["x"] or "").strip() or None for match in found.values()]
         if not self._enough(found) or not any(values) or all(values):
@@ -262,6 +368,24 @@ class WordSearch(PartSearch):
             {n: match.end() for n, match in found.items()},
             {name if name == "caller" else "context": [*values]},
         )
+
+
+def _are_few_names(values: Sequence[str]) -> bool:
+    # Whether few names occur, apart from what is in parentheses behind them, such as a table's id.
+    names = [_PARENTHESES.sub("", value) for value in values]
+    is_few = are_short(names) and len({*names}) <= max(_FEW_NAMES * len(names), 3)
+    return is_few and not are_hosts([name.split()[0] for name in names])
+
+
+def _are_no_columns(values: Sequence[str]) -> bool:
+    # Whether the words before a colon are one name. Columns such as a host and a program have the
+    # same number of words, and any of their words occur together.
+    words = [value.split() for value in {*values}]
+    if len({*map(len, words)}) == 1:
+        together = math.prod(len({*column}) for column in zip(*words, strict=True))
+        if 2 * len(words) > together or len(words[0]) == 1:
+            return False
+    return _are_few_names(values)
 
 
 def _anchors(cursor: LineCursor, at: int, words: int) -> Iterator[str]:
@@ -276,12 +400,8 @@ def _anchors(cursor: LineCursor, at: int, words: int) -> Iterator[str]:
         yield f"key {key['key']}"
     if words <= 2 and re.match(r"\d+:[ \t]", rest):
         yield "numbered"
-    if words == 1 and re.match(r"[A-Z][ \t]+\S", rest):
-        yield "letter"
-    if words == 1 and re.match(r"\d{1,3}(?:\.\d{1,3}){3}[\s:]", rest):
-        yield "address"
-    if words == 1 and re.match(r"\d+[ \t]+\d+[ \t]", rest):
-        yield "numbers"
+    if words == 1:
+        yield from (kind for kind, search in _BEHIND_WORD.items() if search.match(rest))
     if words <= 2 and (match := PROGRAM.match(rest)) and (match["pid"] or match["end"]):
         yield "program"
     if cursor.time and at < cursor.time[0]:

@@ -11,6 +11,7 @@ from tests.support.log_formats import (
     further_servers,
     further_systems,
     held_back,
+    loggers,
     more_platforms,
     more_servers,
     more_sources,
@@ -45,4 +46,5 @@ FURTHER: Final[list[LogFormat]] = [
     *varied_servers.FORMATS,
     *varied_systems.FORMATS,
     *varied_apps.FORMATS,
+    *loggers.FORMATS,
 ]

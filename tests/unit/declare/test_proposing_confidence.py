@@ -80,7 +80,7 @@ def test_the_order_of_a_date_follows_from_what_can_be_read_and_when_it_was_writt
 
 
 def test_values_of_a_column_are_times_only_if_nearly_all_are() -> None:
-    assert choose_time_format(["2026-11-21 10:00:00"] * 9 + ["x"], WRITTEN_MS) is None
+    assert choose_time_format(["2026-11-21 10:00:00"] * 9 + ["x", "y"], WRITTEN_MS) is None
     assert choose_time_format(["10:00:00"] * 9, WRITTEN_MS) is None, "no date"
     assert choose_time_format(["-", ""], WRITTEN_MS) is None
 
