@@ -44,7 +44,7 @@ from hourmark_declare.proposing.existing_config import ExistingConfig
 from hourmark_declare.proposing.file_sample import FileSample
 from hourmark_declare.proposing.first_hours import choose_first_hour
 from hourmark_declare.proposing.selection import Proposal, propose
-from hourmark_declare.proposing.timestamps import find_common_timestamp
+from hourmark_declare.proposing.times.timestamps import find_common_timestamp
 from hourmark_declare.written_config import check_existing, check_written
 from hourmark_declare.zones import machine_zone, validate_zone
 

@@ -19,8 +19,8 @@ from hourmark_declare.proposing.file_sample import FileSample, ends_with_cr, tex
 from hourmark_declare.proposing.hosts import (
     first_host_key,
 )
-from hourmark_declare.proposing.time_formats import TimeChoice, choose_time_format
-from hourmark_declare.proposing.timestamps import find_common_timestamp
+from hourmark_declare.proposing.times.time_formats import TimeChoice, choose_time_format
+from hourmark_declare.proposing.times.timestamps import find_common_timestamp
 from hourmark_declare.proposing.value_types import NUMBER_PATTERNS, infer_text_type, optional_field
 from hourmark_declare.proposing.vocabulary import (
     is_level,

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from hourmark_declare.proposing.candidate import MESSAGE, Candidate
 from hourmark_declare.proposing.file_sample import FileSample, ends_with_cr, text_type
-from hourmark_declare.proposing.line_template import Template, infer_template
-from hourmark_declare.proposing.time_formats import TimeChoice, choose_order
-from hourmark_declare.proposing.timestamps import CommonTimestamp, find_common_timestamp
+from hourmark_declare.proposing.lines.line_template import Template, infer_template
+from hourmark_declare.proposing.times.time_formats import TimeChoice, choose_order
+from hourmark_declare.proposing.times.timestamps import CommonTimestamp, find_common_timestamp
+from hourmark_declare.proposing.times.zone_names import zone_in_format, zone_of_abbreviation
 from hourmark_declare.proposing.value_types import optional_field, parse_json_objects
 from hourmark_declare.proposing.vocabulary import LEVELS, quote_pattern
-from hourmark_declare.proposing.zone_names import zone_in_format, zone_of_abbreviation
 from hourmark_delivery_service.parsing.syslog.forms import parse_syslog_forms
 
 PLAIN_TEXT: Final = "lines of text without a time"

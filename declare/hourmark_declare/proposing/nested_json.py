@@ -17,7 +17,7 @@ from hourmark.avro.fields import FIELD_NAME
 from hourmark.avro.framing import ENVELOPE_NAMES
 from hourmark_declare.proposing.candidate import MESSAGE
 from hourmark_declare.proposing.hosts import choose_host_key
-from hourmark_declare.proposing.time_formats import TimeChoice, choose_time_format
+from hourmark_declare.proposing.times.time_formats import TimeChoice, choose_time_format
 from hourmark_declare.proposing.value_types import infer_json_type, parse_json_objects
 from hourmark_declare.proposing.vocabulary import (
     LEVEL_KEYS,

@@ -13,7 +13,7 @@ from hourmark_declare.proposing.declared_keys import Path, choose_keys, host_pat
 from hourmark_declare.proposing.file_sample import FileSample, text_type
 from hourmark_declare.proposing.hosts import choose_host_key
 from hourmark_declare.proposing.nested_json import infer_nested_fields
-from hourmark_declare.proposing.time_formats import choose_time_format
+from hourmark_declare.proposing.times.time_formats import choose_time_format
 from hourmark_declare.proposing.value_types import (
     infer_fields,
     infer_text_type,

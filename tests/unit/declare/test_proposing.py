@@ -26,9 +26,9 @@ from hourmark_declare.proposing.first_hours import choose_first_hour
 from hourmark_declare.proposing.hosts import are_hosts
 from hourmark_declare.proposing.selection import Proposal, propose
 from hourmark_declare.proposing.structured import detect_time_format
-from hourmark_declare.proposing.timestamps import find_timestamp
+from hourmark_declare.proposing.times.timestamps import find_timestamp
+from hourmark_declare.proposing.times.zone_names import zone_of_abbreviation
 from hourmark_declare.proposing.value_types import infer_json_type, infer_text_type
-from hourmark_declare.proposing.zone_names import zone_of_abbreviation
 from hourmark_declare.try_cli import try_
 from hourmark_declare.zones import machine_zone
 

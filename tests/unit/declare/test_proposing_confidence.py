@@ -16,8 +16,8 @@ from click.testing import CliRunner
 from hourmark_declare.init_cli import init
 from hourmark_declare.proposing.candidate import Candidate
 from hourmark_declare.proposing.confidence import Confidence, assess
-from hourmark_declare.proposing.time_formats import choose_order, choose_time_format
-from hourmark_declare.proposing.timestamps import match_timestamp
+from hourmark_declare.proposing.times.time_formats import choose_order, choose_time_format
+from hourmark_declare.proposing.times.timestamps import match_timestamp
 
 WRITTEN_MS = 1_795_262_400_000  # 2026-11-21T12:00:00Z
 AMBIGUOUS = "".join(f"03/04/2025 10:00:{n:02} INFO started\n" for n in range(40))

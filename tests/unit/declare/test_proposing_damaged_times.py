@@ -12,7 +12,7 @@ from tests.support.log_formats.model import WRITTEN_MS, day, iso, message, ms, p
 
 from hourmark_declare.proposing.file_sample import read_sample
 from hourmark_declare.proposing.selection import Proposal, propose
-from hourmark_declare.proposing.time_formats import choose_time_format
+from hourmark_declare.proposing.times.time_formats import choose_time_format
 
 MARK: Final = "\ufeff"
 

@@ -17,8 +17,8 @@ from hourmark_declare.proposing.hosts import (
     host_rank,
     is_constant_host,
 )
-from hourmark_declare.proposing.message_keys import message_pattern
-from hourmark_declare.proposing.message_shape import infer_shape
+from hourmark_declare.proposing.lines.message_keys import message_pattern
+from hourmark_declare.proposing.lines.message_shape import infer_shape
 from hourmark_declare.proposing.selection import Proposal, propose
 
 RECORDS: Final = 60

@@ -11,10 +11,10 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from hourmark_declare.proposing.enclosed_parts import EnclosedSearch
-from hourmark_declare.proposing.key_parts import KeySearch
-from hourmark_declare.proposing.part_names import are_ids, quantity_name
-from hourmark_declare.proposing.part_search import (
+from hourmark_declare.proposing.lines.enclosed_parts import EnclosedSearch
+from hourmark_declare.proposing.lines.key_parts import KeySearch
+from hourmark_declare.proposing.lines.part_names import are_ids, quantity_name
+from hourmark_declare.proposing.lines.part_search import (
     DATE_LIKE,
     MOST,
     PROGRAM,
@@ -27,6 +27,7 @@ from hourmark_declare.proposing.part_search import (
     timestamp_at,
     without_groups,
 )
+from hourmark_declare.proposing.lines.word_parts import WordSearch
 from hourmark_declare.proposing.value_types import NUMBER_PATTERNS, infer_text_type
 from hourmark_declare.proposing.vocabulary import (
     COMMON_LEVELS,
@@ -38,7 +39,6 @@ from hourmark_declare.proposing.vocabulary import (
     is_level,
     quote_pattern,
 )
-from hourmark_declare.proposing.word_parts import WordSearch
 
 _PUNCTUATION: Final = frozenset("|,;:-#*/=@>~&+]})!")
 _NUMBER: Final = re.compile(

@@ -11,9 +11,9 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from hourmark_declare.proposing.message_shape import infer_shape
-from hourmark_declare.proposing.part_names import bracket_name, quantity_name, split_ids
-from hourmark_declare.proposing.part_search import (
+from hourmark_declare.proposing.lines.message_shape import infer_shape
+from hourmark_declare.proposing.lines.part_names import bracket_name, quantity_name, split_ids
+from hourmark_declare.proposing.lines.part_search import (
     QUANTITY,
     SPACE,
     LineCursor,

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from hourmark_declare.proposing.hosts import are_hosts
-from hourmark_declare.proposing.part_search import MOST
+from hourmark_declare.proposing.lines.part_search import MOST
 from hourmark_declare.proposing.value_types import infer_text_type
 from hourmark_declare.proposing.vocabulary import TIME_UNITS, quote_pattern
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence, Sized
 from typing import Final, NamedTuple
 
-from hourmark_declare.proposing.timestamps import find_timestamps
+from hourmark_declare.proposing.times.timestamps import find_timestamps
 
 MOST: Final = 0.9  # share of the records that must have a part
 SPACE: Final = "[ \\t]"

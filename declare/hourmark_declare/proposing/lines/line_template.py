@@ -15,10 +15,10 @@ from typing import Final, NamedTuple
 
 from hourmark_declare.proposing.candidate import MESSAGE
 from hourmark_declare.proposing.hosts import are_hosts, are_machines, host_rank, is_constant_host
-from hourmark_declare.proposing.line_parts import PartRecognizer
-from hourmark_declare.proposing.message_keys import message_pattern
-from hourmark_declare.proposing.message_shape import infer_shape
-from hourmark_declare.proposing.part_search import (
+from hourmark_declare.proposing.lines.line_parts import PartRecognizer
+from hourmark_declare.proposing.lines.message_keys import message_pattern
+from hourmark_declare.proposing.lines.message_shape import infer_shape
+from hourmark_declare.proposing.lines.part_search import (
     MOST,
     SPACE,
     LineCursor,

@@ -13,8 +13,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from hourmark_declare.proposing.hosts import are_hosts
-from hourmark_declare.proposing.part_names import are_positions, bracket_name, split_ids, word_name
-from hourmark_declare.proposing.part_search import (
+from hourmark_declare.proposing.lines.part_names import (
+    are_positions,
+    bracket_name,
+    split_ids,
+    word_name,
+)
+from hourmark_declare.proposing.lines.part_search import (
     DATE_LIKE,
     KEY,
     PROGRAM,

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from hourmark_declare.proposing.candidate import MESSAGE
 from hourmark_declare.proposing.hosts import host_rank
-from hourmark_declare.proposing.message_shape import infer_shape
+from hourmark_declare.proposing.lines.message_shape import infer_shape
 from hourmark_declare.proposing.value_types import NUMBER_PATTERNS, infer_text_type
 from hourmark_declare.proposing.vocabulary import (
     LEVEL_KEYS,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from hourmark_declare.proposing.part_search import (
+from hourmark_declare.proposing.lines.part_search import (
     KEY,
     SPACE,
     LineCursor,

@@ -8,7 +8,11 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
-from hourmark_declare.proposing.timestamps import RFC3339_PATTERN, TimestampFormat, match_timestamp
+from hourmark_declare.proposing.times.timestamps import (
+    RFC3339_PATTERN,
+    TimestampFormat,
+    match_timestamp,
+)
 from hourmark_delivery_service.parsing.times.formats import TimeContext, TimeFormat
 
 _MOST: Final = 0.97

@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from hourmark_declare.proposing.times.zone_names import ABBREVIATION_PATTERN, NAME_PATTERN
 from hourmark_declare.proposing.vocabulary import quote_pattern
-from hourmark_declare.proposing.zone_names import ABBREVIATION_PATTERN, NAME_PATTERN
 
 _RECORDS_BELOW: Final = 0.98  # share of lines with a timestamp: others belong to records
 _WITHIN: Final = 120  # bytes of a line in which its timestamp must begin
