@@ -11,7 +11,6 @@ hours without them.
 
 from __future__ import annotations
 
-import glob
 import json
 import subprocess
 import tempfile
@@ -23,7 +22,7 @@ from typing import Any, Final
 
 from hourmark.clock import Clock
 from hourmark.commands.canary import CANARY
-from hourmark.config.groups import TailedSource
+from hourmark.config.groups import TailedSource, find_log_files
 from hourmark.config.loading import Config, build_config, load_config
 from hourmark.config.toml_text import render_toml
 from hourmark.errors import ConfigError, Unavailable, UsageError
@@ -140,23 +139,27 @@ def first_hour_options(config: Config, now_ms: int) -> tuple[str, ...]:
 
 
 def describe_missing_files(sources: Iterable[TailedSource]) -> Iterator[str]:
-    """Describe the sources of the tailer whose files do not exist.
+    """Describe the sources of the tailer that have no file to read.
 
     Args:
         sources: The configured sources.
 
     Yields:
-        A message for each source that has patterns, but no file that matches one of them.
+        A message for each source that has patterns, but no file that matches one of them, or only
+        files that it excludes.
     """
     for source in sources:
-        if source.paths and not any(
-            next(glob.iglob(path, recursive=True), None)  # noqa: PTH207  # absolute
-            for path in source.paths
-        ):
-            yield (
-                f"source {source.name}: no file matches {name_some(source.paths)} now, so nothing "
-                "of it is delivered"
+        if not source.paths or next(find_log_files(source.paths, source.exclude), None):
+            continue
+        patterns = name_some(source.paths)
+        if next(find_log_files(source.paths, ()), None):
+            reason = (
+                f"exclude ({name_some(source.exclude)}) leaves out every file that matches "
+                f"{patterns}"
             )
+        else:
+            reason = f"no file matches {patterns} now"
+        yield f"source {source.name}: {reason}, so nothing of it is delivered"
 
 
 def names_kafka(own: Mapping[str, Any]) -> bool:

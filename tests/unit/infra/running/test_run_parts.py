@@ -124,6 +124,33 @@ paths = ["/var/log/app.log"]
     assert find_new_logs(logs, "[", said.append) == logs, "`hourmark init` reports the mistake"
 
 
+def test_a_file_that_a_source_excludes_is_not_read_by_it(tmp_path: Path) -> None:
+    (tmp_path / "app.log").write_text("x\n")
+    (tmp_path / "app.debug").write_text("x\n")
+    (tmp_path / "link.log").symlink_to("app.debug")
+    settings = f"""
+[[tailer.sources]]
+name = "app"
+paths = ["{tmp_path}/*"]
+exclude = ["*.debug", "{tmp_path}/link.*"]
+"""
+    said: list[str] = []
+    logs = [tmp_path / "app.log", tmp_path / "app.debug"]
+    assert find_new_logs(logs, settings, said.append) == (tmp_path / "app.debug",)
+    assert len(said) == 1 and "source app" in said[0]
+    gone = settings.replace("/*", "/gone.debug")
+    assert find_new_logs([tmp_path / "gone.debug"], gone, said.append) == (tmp_path / "gone.debug",)
+
+
+def test_a_source_that_excludes_all_its_files_is_named(tmp_path: Path) -> None:
+    (tmp_path / "app.debug").write_text("x\n")
+    source = TailedSource(name="app", paths=[f"{tmp_path}/*"], exclude=["*.debug"])
+    assert [*describe_missing_files([source])] == [
+        f"source app: exclude (*.debug) leaves out every file that matches {tmp_path}/*, so nothing "
+        "of it is delivered"
+    ]
+
+
 def test_sources_without_a_file_are_named(tmp_path: Path) -> None:
     (tmp_path / "there.log").write_text("x\n")
     (tmp_path / "odd[1].log").write_text("x\n")
