@@ -44,6 +44,7 @@ from hourmark_infra.running.closed_buckets import (
     unclosed_types,
 )
 from hourmark_infra.running.exited_servers import ExitedServers
+from hourmark_infra.running.merged_log import MergedLog
 from hourmark_infra.running.progress import RunProgress
 from hourmark_infra.running.stack_holder import describe_conflict, record_holder
 from hourmark_infra.running.supervisor import POLL_S, Supervisor
@@ -55,7 +56,6 @@ from hourmark_infra.stack.servers import MIRROR
 from hourmark_infra.stack.state import load_state
 
 _ATOMIC_GROUPS = ("storage",)  # groups whose settings cannot be mixed with those of the stack
-_CHUNK_BYTES: Final = 1 << 16  # bytes per read; a longer line is printed in parts
 _READY_S: Final = 600.0  # as for servers
 _APPLY_S: Final = 600.0
 _DRAIN_S: Final = 24 * 3600.0  # the files may be large
@@ -172,47 +172,6 @@ def names_kafka(own: Mapping[str, Any]) -> bool:
         True if the settings contain the group `kafka`.
     """
     return "kafka" in own
-
-
-class MergedLog:
-    """A reader that merges the lines appended to several log files.
-
-    Only lines that are written after the object was created are reported. Each line is prefixed
-    with a name. Not thread-safe.
-
-    Args:
-        files: Maps the prefix of the lines to the path of the log file. Files need not exist.
-        report: Function that receives each line as text.
-    """
-
-    def __init__(self, files: Mapping[str, Path], report: Callable[[str], None]) -> None:
-        self._files, self._report = files, report
-        self._offsets = {
-            name: file.stat().st_size if file.exists() else 0 for name, file in files.items()
-        }
-        self._width = max(map(len, files), default=0)
-
-    def print_new_lines(self) -> None:
-        """Report all complete lines that were appended since the last call, file by file.
-
-        An incomplete last line is reported when it is complete. Files that do not exist are
-        skipped.
-        """
-        for name, file in self._files.items():
-            while lines := self._read_lines(name, file):
-                for line in lines.splitlines():
-                    self._report(f"{name:<{self._width}} | {line.decode(errors='replace')}")
-
-    def _read_lines(self, name: str, file: Path) -> bytes:
-        try:
-            with file.open("rb") as opened:
-                opened.seek(self._offsets[name])
-                chunk = opened.read(_CHUNK_BYTES)
-        except FileNotFoundError:  # its component has not started yet
-            return b""
-        whole = chunk[: chunk.rfind(b"\n") + 1] or (chunk if len(chunk) == _CHUNK_BYTES else b"")
-        self._offsets[name] += len(whole)
-        return whole
 
 
 class Run:
@@ -371,7 +330,7 @@ class Run:
         with self._progress.awaiting("the components to stop"):
             self.components.stop_all()
         if self._log is not None:
-            self._log.print_new_lines()
+            self._log.close()
 
     def _prepare(self) -> Config:
         own = _read_toml(self._file)

@@ -35,7 +35,6 @@ from hourmark_infra.running.closed_buckets import (
     unclosed_types,
 )
 from hourmark_infra.running.run import (
-    MergedLog,
     Run,
     RunOutcome,
     describe_missing_files,
@@ -287,21 +286,6 @@ def test_back_filled_buckets_of_a_type_that_had_closed_nothing_are_told_too() ->
     before = next_hours([{"type": "a", "last_hour": None, "next_hour": "2026-11-21T05"}])
     rows = [row("a", "2005-06-03T15", events=3)]
     assert buckets_closed_since(rows, before) == rows
-
-
-def test_one_log_has_each_whole_line_once_with_its_name(tmp_path: Path) -> None:
-    said: list[str] = []
-    (tmp_path / "a").write_text("of an earlier run\n")
-    log = MergedLog({"a": tmp_path / "a", "later": tmp_path / "b"}, said.append)
-    for text in ("first\nsec", "ond\n", "", "z" * (1 << 17) + "\nend\n"):
-        with (tmp_path / "a").open("a") as file:
-            file.write(text)
-        log.print_new_lines()
-    (tmp_path / "b").write_bytes(b"\xff\n")
-    log.print_new_lines()
-    assert said[:2] == ["a     | first", "a     | second"]
-    assert "".join(line.removeprefix("a     | ") for line in said[2:-2]) == "z" * (1 << 17)
-    assert said[-2:] == ["a     | end", "later | \ufffd"]
 
 
 class Short(Components):
