@@ -218,8 +218,30 @@ class Tailer:
             raise self.failure.error
         goodbye, reasons = finished and once_s is None, self.dead_letters.counts()
         return summarize_run(
-            self.host_id, self.files, self.counters, reasons, finished=finished, goodbye=goodbye
+            self.host_id,
+            self.files,
+            self.counters,
+            reasons,
+            self.checkpoint.occasions(),
+            finished=finished,
+            goodbye=goodbye,
         )
+
+    def scan_once(self) -> ScanResult:
+        """Scan all sources once, save what was found in the checkpoint, and close all files.
+
+        Nothing is sent. Call it instead of `run`.
+
+        Raises:
+            CheckpointFailed: The result cannot be saved.
+        """
+        try:
+            return self.scanner.scan()
+        finally:
+            self.hints.close()
+            self.client.close()
+            for file in self.files:
+                file.close()
 
     def _work(self, stop: threading.Event, *, drain: bool) -> bool:
         troubled, problems = 0, dict[str, OSError]()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from hourmark.clock import Clock
 from hourmark.config.groups import TailerSettings as TailerConfig
+from hourmark.process.file_identity import FileIdentity, identify, may_be_copied_up
 from hourmark.records.host_reports import SourceReport
 from hourmark_producer.checkpoint.database import Checkpoint
 from hourmark_producer.checkpoint.generations import Generations
@@ -14,7 +15,6 @@ from hourmark_producer.counters import Counters
 from hourmark_producer.cut.lines import RangeLimits
 from hourmark_producer.cut.range_cutter import RangeCutter
 from hourmark_producer.cut.range_sizes import AdaptiveRangeLimits
-from hourmark_producer.files.identity import FileIdentity, identify, may_be_copied_up
 from hourmark_producer.files.schedule import Schedule
 from hourmark_producer.files.tracked_file import TrackedFiles
 from hourmark_producer.history.beginnings import StartPositions

@@ -18,6 +18,7 @@ from typing import Final
 
 from hourmark.clock import Clock
 from hourmark.config.groups import TailedSource
+from hourmark.process.file_identity import FileIdentity
 from hourmark.records.ranges import file_id
 from hourmark_producer.checkpoint import database as changes
 from hourmark_producer.checkpoint import forgotten
@@ -28,7 +29,6 @@ from hourmark_producer.conditions import ConditionLog
 from hourmark_producer.files import waits
 from hourmark_producer.files.examination import examine, is_anchored, read_at
 from hourmark_producer.files.fingerprints import HEAD_BYTES
-from hourmark_producer.files.identity import FileIdentity
 from hourmark_producer.files.patterns import (
     PathPattern,
     PatternFindings,

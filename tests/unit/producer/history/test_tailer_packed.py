@@ -316,7 +316,7 @@ def test_over_long_lines_of_a_rest(host: Host, recorder: Recorder) -> None:
 def test_without_birth_times_the_successor_has_the_next_generation(
     host: Host, recorder: Recorder
 ) -> None:
-    from hourmark_producer.files.identity import identify
+    from hourmark.process.file_identity import identify
 
     host.identify = lambda descriptor: identify(descriptor)._replace(birth_ns=0)
     host.drain(lines(100))

@@ -210,7 +210,7 @@ def test_what_is_excluded_stays_so_once_it_is_packed(host: Host, recorder: Recor
 def test_a_last_line_without_its_end_is_lost_and_counted(
     host: Host, recorder: Recorder, birth_ns: int | None
 ) -> None:
-    from hourmark_producer.files.identity import identify
+    from hourmark.process.file_identity import identify
 
     if birth_ns is not None:
         host.identify = lambda descriptor: identify(descriptor)._replace(birth_ns=0)
