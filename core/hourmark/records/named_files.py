@@ -21,7 +21,6 @@ from hourmark.process.durable import write_durably
 from hourmark.process.file_identity import FileIdentity, identify
 
 NAMED_FILES: Final = "named-files.json"
-# First bytes of a file that identify its content, as in `hourmark_producer.files.fingerprints`.
 HEAD_BYTES: Final = 256
 _FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -49,7 +48,7 @@ class NamedFile:
 
 
 def observe_files(paths: Iterable[Path], now_ms: int) -> list[NamedFile]:
-    """Observe log files. Paths that cannot be read are omitted.
+    """Observe log files. Paths that are no regular files or cannot be read are omitted.
 
     Args:
         paths: Absolute paths.
@@ -58,7 +57,8 @@ def observe_files(paths: Iterable[Path], now_ms: int) -> list[NamedFile]:
     found = []
     for path in paths:
         with suppress(OSError):
-            found.append(_observe(path, now_ms))
+            if path.is_file():
+                found.append(_observe(path, now_ms))
     return found
 
 

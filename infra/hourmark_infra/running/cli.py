@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +19,7 @@ from hourmark.clock import SystemClock
 from hourmark.config.groups import find_tailed_source
 from hourmark.config.loading import load_config, stack_config_file, stack_state_dir
 from hourmark.errors import ConfigError, Unavailable, UsageError
-from hourmark.printing import json_option, launcher_command, print_json
+from hourmark.printing import json_option, launcher_command, name_some, print_json
 from hourmark.process.os_errors import file_errors_reported
 from hourmark.rules.event_types import DEAD_LETTERS
 from hourmark_infra.components import child_environment
@@ -222,13 +222,18 @@ def _describe_dead_letters(reasons: Mapping[str, Mapping[str, int]]) -> Iterator
         )
 
 
-def _describe_losses(tailed: Mapping[str, Any]) -> Iterator[str]:
+def _describe_losses(tailed: Mapping[str, Any], configured: Sequence[str]) -> Iterator[str]:
     lost, unknown = tailed.get("lost_bytes", 0), tailed.get("unknown_losses", 0)
     if lost or unknown:
+        occasions = f"on {unknown:,} occasion{'s' * (unknown != 1)}"
+        sure = [f"{lost:,} bytes"] if lost else []
+        possible = [f"possibly {'more' if lost else 'some bytes'} {occasions}"] if unknown else []
+        files = tailed.get("lost_files", ())
+        where = f", in {name_some(files)}" if files else ""
+        status = shlex.join(("hourmark", "tail", "status", *configured))
         yield (
-            f"lost in this and earlier runs: {lost:,} bytes, and an unknown number of bytes "
-            f"{unknown:,} times (files that were deleted or truncated before they were read); "
-            "`hourmark tail status` names the files"
+            f"lost in this and earlier runs: {', and '.join([*sure, *possible])}, by deletion or "
+            f"truncation before they were read{where}; `{status}` shows when"
         )
 
 
@@ -244,7 +249,9 @@ def describe_outcome(outcome: RunOutcome) -> Iterator[str]:
     """
     yield from describe_buckets(outcome.buckets)
     yield from _describe_dead_letters(outcome.tailed["dead_letter_reasons"])
-    yield from _describe_losses(outcome.tailed)
+    configured = ("--config", str(outcome.config))
+    losses = [*_describe_losses(outcome.tailed, configured)]
+    yield from losses
     where = (
         "in one of these buckets or is a dead letter"
         if outcome.buckets
@@ -257,8 +264,8 @@ def describe_outcome(outcome: RunOutcome) -> Iterator[str]:
         )
     if outcome.buckets and not outcome.tailed["dead_letter_reasons"]:
         yield "no line of this run became a dead letter"
-    yield f"after {outcome.seconds:.0f} s every line is {where}; to see the content:"
-    configured = ("--config", str(outcome.config))
+    lines = "every line that was read" if losses else "every line"
+    yield f"after {outcome.seconds:.0f} s {lines} is {where}; to see the content:"
     event_buckets = [row for row in outcome.buckets if row["type"] != DEAD_LETTERS.name]
     for row in (event_buckets or outcome.buckets)[:1]:
         cat = ("bucket", "cat", row["type"], row["hour"])

@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +30,7 @@ from hourmark.errors import ConfigError, Unavailable, UsageError
 from hourmark.printing import name_some
 from hourmark.process.durable import write_durably
 from hourmark.records.hours import Hour
+from hourmark.records.named_files import NAMED_FILES
 from hourmark.rules.event_types import read_declarations
 from hourmark_infra.components import (
     CANARIES,
@@ -48,6 +50,7 @@ from hourmark_infra.running.merged_log import MergedLog
 from hourmark_infra.running.progress import RunProgress
 from hourmark_infra.running.stack_holder import describe_conflict, record_holder
 from hourmark_infra.running.supervisor import POLL_S, Supervisor
+from hourmark_infra.stack.config_file import tailer_settings
 from hourmark_infra.stack.control import LocalStack
 from hourmark_infra.stack.layout import WATCH
 from hourmark_infra.stack.lifecycle import last_lines, server_error
@@ -58,6 +61,7 @@ from hourmark_infra.stack.state import load_state
 _ATOMIC_GROUPS = ("storage",)  # groups whose settings cannot be mixed with those of the stack
 _READY_S: Final = 600.0  # as for servers
 _APPLY_S: Final = 600.0
+_REGISTER_S: Final = 600.0  # the patterns may match many files
 _DRAIN_S: Final = 24 * 3600.0  # the files may be large
 _CLOSE_S: Final = 3 * 3600.0  # after a bucket's end: an hour that waits for a host closes after 2 h
 _LIST_S: Final = 3.0  # interval between bucket listings, each of which starts a process
@@ -160,6 +164,24 @@ def describe_missing_files(sources: Iterable[TailedSource]) -> Iterator[str]:
         else:
             reason = f"no file matches {patterns} now"
         yield f"source {source.name}: {reason}, so nothing of it is delivered"
+
+
+def describe_rotations(registered: Mapping[str, Any]) -> Iterator[str]:
+    """Describe the log files that were rotated between `hourmark init` and the run.
+
+    Args:
+        registered: Output of `hourmark tail register --json`.
+
+    Yields:
+        A message for each file that is not at its path any more.
+    """
+    for path, now in registered["rotated"].items():
+        yield f"{path} was rotated after `hourmark init` read it: its lines are delivered from {now}"
+    for path in registered["missing"]:
+        yield (
+            f"{path} was rotated or deleted after `hourmark init` read it: compressed files are "
+            "searched for its lines; if none has them, the end of the run reports them as lost"
+        )
 
 
 def names_kafka(own: Mapping[str, Any]) -> bool:
@@ -271,7 +293,7 @@ class Run:
         tailed = self._drain_tailer()
         if was_complete and not tailed["ranges"]:
             self._mark_complete()
-            self._report("there is nothing new: earlier runs delivered every line")
+            self._report("there is nothing new: earlier runs delivered what the files contain")
             return self._outcome(tailed, [])
         self._supervisor.start(["etl"])
         drained = Hour.containing(self._clock.now_ms(), config.parsing.bucket_seconds)
@@ -338,12 +360,29 @@ class Run:
         read_declarations(build_config(self._file, own).types.dir)
         with self._progress.awaiting("the components of an earlier run to stop"):
             self.components.stop_all()  # left by a run that was killed
-        settings = own if names_kafka(own) else merge_settings(self._start_stack(own), own)
+        if names_kafka(own):
+            settings = own
+            self._register_files(settings)
+        else:
+            settings = merge_settings(self._start_stack(own), own)
         write_durably(self.config_file, render_toml(settings).encode())
         config = load_config(self.config_file)
         self.components.logs.mkdir(parents=True, exist_ok=True)
         self._apply_types(config)
         return config
+
+    def _register_files(self, settings: Mapping[str, Any]) -> None:
+        # Before servers start: a file that is rotated meanwhile would not match the patterns any
+        # more when the tailer first scans them.
+        write_durably(self.config_file, render_toml(settings).encode())
+        named = self._file.parent / NAMED_FILES
+        command = ("tail", "register", "--named", str(named))
+        with self._progress.awaiting("the log files to be registered"):
+            found = self.components.query_json(*command, seconds=_REGISTER_S)
+        for message in describe_rotations(found):
+            self._report(message)
+        with suppress(OSError):  # no harm: sources that were scanned are not registered again
+            named.unlink(missing_ok=True)
 
     def _apply_types(self, config: Config) -> None:
         self._report(f"applying the types in {config.types.dir}")
@@ -384,6 +423,7 @@ class Run:
             bucket_seconds=own.get("parsing", {}).get("bucket_seconds"),
             report=self._report,
         )
+        self._register_files(merge_settings({"tailer": tailer_settings(stack.layout)}, own))
         self._report(
             "the configuration names no Kafka: starting the local stack "
             f"({SERVERS[stack.clusters]})"

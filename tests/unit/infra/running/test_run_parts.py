@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ from hourmark_infra.running.run import (
     run_and_wait,
 )
 from hourmark_infra.running.supervisor import PAUSE_MAX_S, STEADY_S, Supervisor
+from hourmark_infra.stack.control import LocalStack
 from hourmark_infra.stack.process import Process, spawn
 
 STACK = {
@@ -150,6 +152,49 @@ def test_a_source_that_excludes_all_its_files_is_named(tmp_path: Path) -> None:
     ]
 
 
+class RegisteredFirst(Exception):
+    """Servers would be started now."""
+
+
+@pytest.mark.parametrize("has_kafka", [True, False])
+def test_log_files_are_registered_before_anything_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_kafka: bool
+) -> None:
+    calls: list[tuple[str, ...]] = []
+    said: list[str] = []
+
+    def query_json(self: Components, *arguments: str, seconds: float) -> Any:
+        calls.append(arguments)
+        settings = tomllib.loads(self.config.read_text())
+        assert settings["tailer"]["state_dir"] and settings["tailer"]["sources"], "it can be run"
+        return {"rotated": {"/x/a.log": "/x/a.log.1"}, "missing": ["/x/b.log"]}
+
+    def started(*_: object, **__: object) -> None:
+        raise RegisteredFirst
+
+    monkeypatch.setattr(Components, "query_json", query_json)
+    monkeypatch.setattr(Components, "run_repeatable", started)
+    monkeypatch.setattr(LocalStack, "up", started)
+    file = tmp_path / "pipeline" / "hourmark.toml"
+    (file.parent / "types").mkdir(parents=True)
+    (file.parent / "types" / "sources.toml").touch()
+    kafka = '[kafka.edge]\nbootstrap = "x:1"\n' if has_kafka else ""
+    state = f'state_dir = "{tmp_path}/tailer"\n' if has_kafka else ""
+    file.write_text(
+        f'{kafka}[types]\ndir = "{file.parent}/types"\n[tailer]\n{state}'
+        '[[tailer.sources]]\nname = "a"\npaths = ["/x/a.log"]\n'
+    )
+    named = file.parent / "named-files.json"
+    named.write_text("[]")
+    with pytest.raises(RegisteredFirst):
+        Run(tmp_path / "home", file, SystemClock(), said.append).run_once()
+    assert calls == [("tail", "register", "--named", str(named))]
+    assert not named.exists(), "a run after `hourmark purge` begins with the present files"
+    told = "\n".join(said)
+    assert "/x/a.log was rotated after" in told and "delivered from /x/a.log.1" in told
+    assert "/x/b.log was rotated or deleted" in told
+
+
 def test_sources_without_a_file_are_named(tmp_path: Path) -> None:
     (tmp_path / "there.log").write_text("x\n")
     (tmp_path / "odd[1].log").write_text("x\n")
@@ -210,11 +255,20 @@ def test_dead_letters_are_told_with_their_reasons_and_the_next_step() -> None:
     )
 
 
-def test_losses_are_told_with_the_next_step() -> None:
-    tailed = {"dead_letter_reasons": {}, "lost_bytes": 5000, "unknown_losses": 1}
-    (line, *_) = describe_outcome(outcome(tailed=tailed))
-    assert line.startswith("lost in this and earlier runs: 5,000 bytes, and an unknown number")
-    assert "`hourmark tail status` names the files" in line
+def test_losses_are_told_with_their_files_and_the_next_step() -> None:
+    tailed = {
+        "dead_letter_reasons": {},
+        "lost_bytes": 5000,
+        "unknown_losses": 1,
+        "lost_files": ["/x/app.log", "/x/b.log"],
+    }
+    lines = [*describe_outcome(outcome(tailed=tailed))]
+    assert lines[0] == (
+        "lost in this and earlier runs: 5,000 bytes, and possibly more on 1 occasion, by deletion or "
+        "truncation before they were read, in /x/app.log, /x/b.log; `hourmark tail status --config "
+        "c.toml` shows when"
+    )
+    assert "after 7 s every line that was read is where" in lines[1], "not every line at all"
 
 
 def test_a_bucket_that_was_not_awaited_is_named() -> None:
