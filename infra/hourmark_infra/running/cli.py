@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,9 +24,9 @@ from hourmark.process.os_errors import file_errors_reported
 from hourmark.rules.event_types import DEAD_LETTERS
 from hourmark_infra.components import child_environment
 from hourmark_infra.jars.cache import print_progress
-from hourmark_infra.java.find import export_java_home
 from hourmark_infra.locks import exclusive_lock
 from hourmark_infra.running.closed_buckets import describe_buckets
+from hourmark_infra.running.progress import RunProgress
 from hourmark_infra.running.run import Run, RunOutcome
 from hourmark_infra.running.stack_holder import describe_conflict
 from hourmark_infra.stack.options import Clusters, clusters_option
@@ -108,7 +108,6 @@ def _only_run(home: Path) -> Iterator[None]:
 
 
 def _run(file: Path | None, clusters: Clusters | None, *, once: bool) -> RunOutcome:
-    export_java_home()
     running = Run(
         stack_state_dir(),
         (file or _FOLDER / "hourmark.toml").absolute(),
@@ -166,7 +165,12 @@ def _propose_configuration(
     is_new = not before and not stack_config_file().exists()
     options = init_options(once=once, is_new=is_new, yes=yes)
     command = [sys.executable, "-m", "hourmark", "init", *map(str, logs), *options]
-    done = subprocess.run(command, env=child_environment(), stdout=sys.stderr.fileno(), check=False)
+    is_asking = sys.stdin.isatty() and not yes  # then progress would be printed after a question
+    waiting = RunProgress(print_progress, SystemClock()).awaiting("the proposal for the log files")
+    with nullcontext() if is_asking else waiting:
+        done = subprocess.run(
+            command, env=child_environment(), stdout=sys.stderr.fileno(), check=False
+        )
     if done.returncode != 0 or not written.exists() or written.read_bytes() == before:
         sys.exit(done.returncode or 1)  # `hourmark init` printed the reason, or the user declined
     return written

@@ -38,6 +38,7 @@ from hourmark_infra.components import (
     is_service_ready,
     wait_for,
 )
+from hourmark_infra.java.find import export_java_home
 from hourmark_infra.running.closed_buckets import (
     buckets_closed_since,
     find_open_hour,
@@ -59,6 +60,7 @@ from hourmark_infra.stack.servers import MIRROR
 from hourmark_infra.stack.state import load_state
 
 _ATOMIC_GROUPS = ("storage",)  # groups whose settings cannot be mixed with those of the stack
+_NEXT_STEP: Final = "the next step"  # a step that is never long has no text of its own
 _READY_S: Final = 600.0  # as for servers
 _APPLY_S: Final = 600.0
 _REGISTER_S: Final = 600.0  # the patterns may match many files
@@ -248,13 +250,14 @@ class Run:
             Unavailable: The local stack or a component cannot be started.
             KeyboardInterrupt: The user pressed Ctrl-C.
         """
-        config = self._prepare()
-        self._complete.unlink(missing_ok=True)
-        declared = {event_type.name for event_type in read_declarations(config.types.dir).types}
-        canaries = CANARIES if CANARY in declared else ()
-        # the ETL first, because Spark takes longest to start
-        self._start_components(config, ["etl", "service"], canaries)
-        self._supervisor.start(["tailer", *canaries])
+        with self._progress.awaiting(_NEXT_STEP):
+            config = self._prepare()
+            self._complete.unlink(missing_ok=True)
+            declared = {event_type.name for event_type in read_declarations(config.types.dir).types}
+            canaries = CANARIES if CANARY in declared else ()
+            # the ETL first, because Spark takes longest to start
+            self._start_components(config, ["etl", "service"], canaries)
+            self._supervisor.start(["tailer", *canaries])
         self._report(
             f"all components run; settings: {self.config_file}. Ctrl-C stops them; "
             "`hourmark down` then stops the servers"
@@ -281,6 +284,10 @@ class Run:
                 delivery finished.
         """
         self._once = True
+        with self._progress.awaiting(_NEXT_STEP):
+            return self._deliver_once()
+
+    def _deliver_once(self) -> RunOutcome:
         config = self._prepare()
         was_complete = self._is_complete()
         self._complete.unlink(missing_ok=True)
@@ -358,6 +365,8 @@ class Run:
         own = _read_toml(self._file)
         # before servers start, which takes a minute
         read_declarations(build_config(self._file, own).types.dir)
+        with self._progress.awaiting("Java to be found or installed"):
+            export_java_home()
         with self._progress.awaiting("the components of an earlier run to stop"):
             self.components.stop_all()  # left by a run that was killed
         if names_kafka(own):
@@ -417,12 +426,13 @@ class Run:
 
     def _start_stack(self, own: Mapping[str, Any]) -> dict[str, Any]:
         exists = load_state(self._home) is not None
-        stack = LocalStack.load_or_create(
-            self._home,
-            clusters=self._clusters if exists else self._clusters or 1,
-            bucket_seconds=own.get("parsing", {}).get("bucket_seconds"),
-            report=self._report,
-        )
+        with self._progress.awaiting("another command to finish changing the local stack"):
+            stack = LocalStack.load_or_create(
+                self._home,
+                clusters=self._clusters if exists else self._clusters or 1,
+                bucket_seconds=own.get("parsing", {}).get("bucket_seconds"),
+                report=self._report,
+            )
         self._register_files(merge_settings({"tailer": tailer_settings(stack.layout)}, own))
         self._report(
             "the configuration names no Kafka: starting the local stack "

@@ -175,6 +175,7 @@ def test_log_files_are_registered_before_anything_is_started(
     monkeypatch.setattr(Components, "query_json", query_json)
     monkeypatch.setattr(Components, "run_repeatable", started)
     monkeypatch.setattr(LocalStack, "up", started)
+    monkeypatch.setattr("hourmark_infra.running.run.export_java_home", lambda: None)
     file = tmp_path / "pipeline" / "hourmark.toml"
     (file.parent / "types").mkdir(parents=True)
     (file.parent / "types" / "sources.toml").touch()
