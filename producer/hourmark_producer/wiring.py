@@ -9,6 +9,7 @@ from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark.process.file_identity import FileIdentity, identify, may_be_copied_up
 from hourmark.records.host_reports import SourceReport
 from hourmark_producer.checkpoint.database import Checkpoint
+from hourmark_producer.checkpoint.delivered import DeliveredFiles, read_delivered
 from hourmark_producer.checkpoint.generations import Generations
 from hourmark_producer.conditions import QUIET_S, ConditionLog
 from hourmark_producer.counters import Counters
@@ -154,6 +155,7 @@ def wire_tailer(
             counters=counters,
             matcher=matcher,
             clock=clock,
+            delivered=DeliveredFiles(checkpoint.read(read_delivered)),
         ),
         matcher=matcher,
         rests=rests,

@@ -66,7 +66,11 @@ def run(
     (`hourmark canary declaration`), it also runs, except with --once. If the configuration names no
     Kafka cluster, the local stack is started and keeps running; a new stack has one cluster and no
     mirror. Ctrl-C stops the components. After any interruption, even kill -9, the next run
-    continues. --once exits when all existing lines are in closed buckets or are dead letters.
+    continues. --once exits when all existing lines are in closed buckets or are dead letters; lines
+    that were lost are reported with their files.
+
+    A file that was rotated or compressed after `hourmark init` read it is found and delivered.
+    Stack traces are only in the log files of the components, in $HOURMARK_HOME/run/logs.
 
     \b
     Examples:
@@ -196,7 +200,10 @@ def find_new_logs(
         if source is None:
             new.append(log)
         else:
-            report(f"{log} is read already, as source {source}: only new lines are delivered")
+            report(
+                f"{log} is in the configuration already, as source {source}: lines that were not "
+                "delivered before are delivered"
+            )
     return tuple(new)
 
 

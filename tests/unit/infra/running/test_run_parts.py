@@ -119,7 +119,10 @@ paths = ["/var/log/app.log"]
     said: list[str] = []
     logs = (Path("/var/log/app.log"), Path("/var/log/other.log"))
     assert find_new_logs(logs, settings, said.append) == logs[1:]
-    assert said == ["/var/log/app.log is read already, as source app: only new lines are delivered"]
+    assert said == [
+        "/var/log/app.log is in the configuration already, as source app: lines that were not "
+        "delivered before are delivered"
+    ]
     assert find_new_logs([Path("/var/log/new/../app.log")], settings, said.append) == ()
     assert find_new_logs(logs, "", said.append) == logs
     assert find_new_logs(logs, "[", said.append) == logs, "`hourmark init` reports the mistake"
