@@ -433,7 +433,8 @@ class Run:
                 bucket_seconds=own.get("parsing", {}).get("bucket_seconds"),
                 report=self._report,
             )
-        self._register_files(merge_settings({"tailer": tailer_settings(stack.layout)}, own))
+        if describe_conflict(self._home, self._file) is None:  # else `types apply` ends the run
+            self._register_files(merge_settings({"tailer": tailer_settings(stack.layout)}, own))
         self._report(
             "the configuration names no Kafka: starting the local stack "
             f"({SERVERS[stack.clusters]})"

@@ -44,6 +44,7 @@ from hourmark_infra.running.run import (
     names_kafka,
     run_and_wait,
 )
+from hourmark_infra.running.stack_holder import record_holder
 from hourmark_infra.running.supervisor import PAUSE_MAX_S, STEADY_S, Supervisor
 from hourmark_infra.stack.control import LocalStack
 from hourmark_infra.stack.process import Process, spawn
@@ -159,12 +160,10 @@ class RegisteredFirst(Exception):
     """Servers would be started now."""
 
 
-@pytest.mark.parametrize("has_kafka", [True, False])
-def test_log_files_are_registered_before_anything_is_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_kafka: bool
-) -> None:
+@pytest.fixture
+def registered(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """The calls of commands until servers are started or types applied, which fails."""
     calls: list[tuple[str, ...]] = []
-    said: list[str] = []
 
     def query_json(self: Components, *arguments: str, seconds: float) -> Any:
         calls.append(arguments)
@@ -179,24 +178,53 @@ def test_log_files_are_registered_before_anything_is_started(
     monkeypatch.setattr(Components, "run_repeatable", started)
     monkeypatch.setattr(LocalStack, "up", started)
     monkeypatch.setattr("hourmark_infra.running.run.export_java_home", lambda: None)
-    file = tmp_path / "pipeline" / "hourmark.toml"
-    (file.parent / "types").mkdir(parents=True)
-    (file.parent / "types" / "sources.toml").touch()
+    return calls
+
+
+def written_configuration(folder: Path, *, has_kafka: bool) -> Path:
+    file = folder / "hourmark.toml"
+    (folder / "types").mkdir(parents=True)
+    (folder / "types" / "sources.toml").touch()
     kafka = '[kafka.edge]\nbootstrap = "x:1"\n' if has_kafka else ""
-    state = f'state_dir = "{tmp_path}/tailer"\n' if has_kafka else ""
+    state = f'state_dir = "{folder}/tailer"\n' if has_kafka else ""
     file.write_text(
-        f'{kafka}[types]\ndir = "{file.parent}/types"\n[tailer]\n{state}'
+        f'{kafka}[types]\ndir = "{folder}/types"\n[tailer]\n{state}'
         '[[tailer.sources]]\nname = "a"\npaths = ["/x/a.log"]\n'
     )
-    named = file.parent / "named-files.json"
-    named.write_text("[]")
+    (folder / "named-files.json").write_text("[]")
+    return file
+
+
+@pytest.mark.parametrize("has_kafka", [True, False])
+def test_log_files_are_registered_before_anything_is_started(
+    tmp_path: Path, registered: list[tuple[str, ...]], *, has_kafka: bool
+) -> None:
+    said: list[str] = []
+    file = written_configuration(tmp_path / "pipeline", has_kafka=has_kafka)
     with pytest.raises(RegisteredFirst):
         Run(tmp_path / "home", file, SystemClock(), said.append).run_once()
-    assert calls == [("tail", "register", "--named", str(named))]
+    named = file.parent / "named-files.json"
+    assert registered == [("tail", "register", "--named", str(named))]
     assert not named.exists(), "a run after `hourmark purge` begins with the present files"
     told = "\n".join(said)
     assert "/x/a.log was rotated after" in told and "delivered from /x/a.log.1" in told
     assert "/x/b.log was rotated or deleted" in told
+
+
+def test_log_files_are_not_registered_with_the_tailer_of_another_configuration(
+    tmp_path: Path, registered: list[tuple[str, ...]]
+) -> None:
+    home = tmp_path / "home"
+    file, other = (
+        written_configuration(tmp_path / name, has_kafka=False) for name in ("pipeline", "other")
+    )
+    (home / "stack").mkdir(parents=True)
+    (home / "stack" / "hourmark.toml").touch()
+    record_holder(home, other)
+    with pytest.raises(RegisteredFirst):
+        Run(home, file, SystemClock(), print).run_once()
+    assert registered == []
+    assert (file.parent / "named-files.json").exists()
 
 
 def test_sources_without_a_file_are_named(tmp_path: Path) -> None:
