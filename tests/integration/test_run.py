@@ -136,6 +136,7 @@ def test_lines_of_2005_are_in_proved_buckets_of_their_own_hours(folder: Path) ->
     assert same["buckets"] == [], "nothing is added"
 
 
+@pytest.mark.long
 def test_a_file_that_is_rotated_before_the_run_is_delivered_and_may_be_deleted_after_it(
     folder: Path,
 ) -> None:
