@@ -26,6 +26,12 @@ from hourmark.process.durable import write_durably
 from hourmark.process.os_errors import file_errors_reported
 from hourmark.records.dead_letters import TYPE as DEAD_LETTERS
 from hourmark.records.hours import Hour
+from hourmark.records.named_files import (
+    NAMED_FILES,
+    NamedFile,
+    observe_files,
+    save_named_files,
+)
 from hourmark.rules.event_types import SYSLOG, TypeName
 from hourmark_declare.log_files import distinct_log_files, read_log_samples
 from hourmark_declare.proposing.bucket_lengths import (
@@ -125,6 +131,7 @@ def init(
     if there is not None:
         _check_addable(there, files)
     names = _source_names(files, name, there)
+    named = observe_files(files, SystemClock().now_ms())  # before a question that waits for an hour
     guessed = _propose_each(read_log_samples(files), names, zone)
     proposals = _confirmed_guesses(guessed, asks=not (yes or as_json) and sys.stdin.isatty())
     now_ms = SystemClock().now_ms()
@@ -144,7 +151,7 @@ def init(
         _show(proposals, choices, begun, length)
         _show_files(out, written)
     if yes or (not as_json and _confirmed()):
-        _write(out, written, joins=there is not None)
+        _write(out, written, named, joins=there is not None)
         click.echo(
             f"written to {out}; what runs it: {launcher_command()} {shlex.join(['run', *_named(out)])}",
             err=True,
@@ -381,13 +388,16 @@ def _confirmed() -> bool:
     return sys.stdin.isatty() and click.confirm("Write these files?", default=True, err=True)
 
 
-def _write(out: Path, written: Mapping[Path, str], *, joins: bool) -> None:
+def _write(
+    out: Path, written: Mapping[Path, str], named: Sequence[NamedFile], *, joins: bool
+) -> None:
     added_to = (SETTINGS, SOURCES) if joins else ()
     if there := [out / path for path in written if path not in added_to and (out / path).exists()]:
         raise UsageError(
             f"{there[0]} already exists; name another folder with --out, or remove {out} first"
         )
     try:
+        save_named_files(out / NAMED_FILES, named)
         for path, text in sorted(
             written.items(), key=lambda item: item[0] == SETTINGS
         ):  # the settings last, because they refer to the others

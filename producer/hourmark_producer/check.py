@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from hourmark.clock import Clock
+from hourmark.config.globs import matches_any_glob
 from hourmark.config.groups import TailedSource
 from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark.config.redaction import redact_setting
@@ -31,7 +32,6 @@ from hourmark_producer.checkpoint.read_only import read_snapshot
 from hourmark_producer.files.patterns import (
     PathPattern,
     PatternFindings,
-    matches_any_glob,
     scan_patterns,
 )
 from hourmark_producer.receive.inputs import JOURNAL, UDP, parse_listen_address

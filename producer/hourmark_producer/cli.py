@@ -1,4 +1,4 @@
-"""The command line of the tailer: `hourmark tail` and `hourmark tail status`."""
+"""The command line of the tailer: `hourmark tail` and its subcommands."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import logging
 import shlex
 import socket
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
-from hourmark.clock import SystemClock
+from hourmark.clock import Clock, SystemClock
 from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark.config.loading import (
     Config,
@@ -27,18 +29,23 @@ from hourmark.log import set_up_logging
 from hourmark.printing import json_option, print_json, printable
 from hourmark.process.allocator import release_large_blocks, trim_heap, use_one_arena
 from hourmark.process.stopping import release_reloads, stop_on_signals
+from hourmark.records.named_files import read_named_files
+from hourmark.records.ranges import file_id
 from hourmark_producer.check import check_reload, run_startup_checks
+from hourmark_producer.checkpoint.database import Checkpoint
 from hourmark_producer.checkpoint.installation import (
     REREAD_REPEATS,
     lock_state_folder,
     open_installation,
 )
+from hourmark_producer.checkpoint.named_files import add_named_files
 from hourmark_producer.reloading import ReloadHandler
 from hourmark_producer.report.probes import serve_probes
 from hourmark_producer.report.status import FILES_SHOWN, format_status, read_status
 from hourmark_producer.report.summary import RunSummary
 from hourmark_producer.report.trace import trace
 from hourmark_producer.settings import validate_settings
+from hourmark_producer.tailer import Tailer
 from hourmark_producer.watch.descriptors import raise_open_file_limit
 from hourmark_producer.wiring import wire_tailer
 
@@ -117,6 +124,7 @@ def tail(
       hourmark tail --drain --json           deliver everything, print a summary, exit
       hourmark tail --drain --final-lines    the same for files that end without a newline
       hourmark tail --once                   without a goodbye, for a host that sends again
+      hourmark tail register                 scan the files and send nothing
       hourmark tail status                   show progress, backlog and losses
       hourmark tail trace app.log:17         show how far line 17 was delivered
     """
@@ -184,6 +192,54 @@ def status(
         raise SystemExit(1)
 
 
+@tail.command()
+@config_file_option("config_file", callback=remember_config_file)
+@click.option(
+    "--named",
+    "named_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Also register log files as `hourmark init` observed them, from its named-files.json.",
+)
+@json_option
+@click.pass_context
+def register(
+    context: click.Context, config_file: Path | None, named_file: Path | None, as_json: bool
+) -> None:
+    """Scan the log files once and record them in the checkpoint. Nothing is sent.
+
+    A file that is rotated or compressed afterwards is found and delivered by the next start of the
+    tailer, even if no pattern matches its new name. `hourmark run` calls this command before it
+    starts servers. No tailer may be running. With --named, files of sources that were never scanned
+    are also found if they were rotated since `hourmark init`.
+
+    \b
+    Examples:
+      hourmark tail register
+      hourmark tail register --config edge.toml --named pipeline/named-files.json
+    """
+    group = context.find_root() if context.parent is None else context.parent
+    config = load_config(config_file or group.params.get("config_file"))
+    set_up_logging(config.log_level)
+    settings = validate_settings(config.tailer)
+    named = read_named_files(named_file) if named_file else []
+    with _open_checkpoint(settings) as (checkpoint, host_id):
+        added = add_named_files(checkpoint, settings.sources, named)
+        tailer = _wire(settings, checkpoint, SystemClock(), host_id)
+        tailer.scan_once()
+        known = {file.file_id: file for file in tailer.files}
+        found = [(one.path, known[file_id(*one.identity)]) for one in added]
+    rotated = {path: file.place.seen_at for path, file in found if file.place.seen_at != path}
+    missing = [path for path, file in found if path not in rotated and file.unfound]
+    if as_json:
+        print_json({"rotated": rotated, "missing": missing})
+        return
+    click.echo(f"{len(known)} files are registered in {settings.state_dir}")
+    for path, now in rotated.items():
+        click.echo(printable(f"{path} was rotated and is now {now}"))
+    for path in missing:
+        click.echo(printable(f"{path} was rotated or deleted and has not been found yet"))
+
+
 tail.add_command(trace)
 
 
@@ -210,34 +266,18 @@ def _run(
         stop.set,
     )
     is_over = stop_on_signals(lambda _: stop.set())
-    with lock_state_folder(settings.state_dir):
-        checkpoint, host_id = open_installation(
-            settings.state_dir,
-            reread=reread,
-            sources=[source.name for source in settings.sources],
-            second=settings.second_state_dir,
-        )
+    with _open_checkpoint(settings, reread=reread) as (checkpoint, host_id):
         if not drain and once_s is None:
             reloading.listen()
-        try:
-            tailer = wire_tailer(
-                settings,
-                checkpoint,
-                clock,
-                host_id=host_id,
-                host_name=settings.host_name or socket.gethostname(),
-                open_files_max=raise_open_file_limit(),
-                final_lines=final_lines,
-                reloading=reloading,
-            )
-            gc.collect()
-            # modules live as long as the tailer: collecting them repeatedly took 2 % of its CPU
-            gc.freeze()
-            trim_heap()
-            with serve_probes(tailer, settings.metrics_host, settings.metrics_port):
-                summary = tailer.run(stop, drain=drain, once_s=once_s)
-        finally:
-            checkpoint.close()
+        tailer = _wire(
+            settings, checkpoint, clock, host_id, final_lines=final_lines, reloading=reloading
+        )
+        gc.collect()
+        # modules live as long as the tailer: collecting them repeatedly took 2 % of its CPU
+        gc.freeze()
+        trim_heap()
+        with serve_probes(tailer, settings.metrics_host, settings.metrics_port):
+            summary = tailer.run(stop, drain=drain, once_s=once_s)
     reloading.restart_if_requested(is_over)
     _show(summary, as_json=as_json)
     if not summary.goodbye:
@@ -246,6 +286,44 @@ def _run(
         )
     if (drain or once_s is not None) and not summary.finished:
         raise SystemExit(1)
+
+
+@contextmanager
+def _open_checkpoint(
+    settings: TailerConfig, *, reread: bool = False
+) -> Iterator[tuple[Checkpoint, str]]:
+    with lock_state_folder(settings.state_dir):
+        checkpoint, host_id = open_installation(
+            settings.state_dir,
+            reread=reread,
+            sources=[source.name for source in settings.sources],
+            second=settings.second_state_dir,
+        )
+        try:
+            yield checkpoint, host_id
+        finally:
+            checkpoint.close()
+
+
+def _wire(
+    settings: TailerConfig,
+    checkpoint: Checkpoint,
+    clock: Clock,
+    host_id: str,
+    *,
+    final_lines: bool = False,
+    reloading: ReloadHandler | None = None,
+) -> Tailer:
+    return wire_tailer(
+        settings,
+        checkpoint,
+        clock,
+        host_id=host_id,
+        host_name=settings.host_name or socket.gethostname(),
+        open_files_max=raise_open_file_limit(),
+        final_lines=final_lines,
+        reloading=reloading,
+    )
 
 
 def _check(config: Config, *, as_json: bool) -> None:

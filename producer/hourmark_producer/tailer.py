@@ -8,6 +8,7 @@ tail --once`) is a drain without a goodbye and with a time limit.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import os
@@ -21,6 +22,7 @@ from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark.errors import Finding, HourmarkError, Unavailable
 from hourmark_producer.checkpoint.books import SourceBalance, read_current_balances
 from hourmark_producer.checkpoint.database import Checkpoint, CheckpointFailed
+from hourmark_producer.checkpoint.delivered import CLEAR, save_delivered
 from hourmark_producer.conditions import ConditionLog
 from hourmark_producer.counters import Counters
 from hourmark_producer.files.schedule import Schedule
@@ -195,6 +197,8 @@ class Tailer:
         """
         drain = drain or once_s is not None
         self._stall_limit = StallLimit(self.clock, once_s)
+        if len(self.scanner.retirement.delivered):
+            self.checkpoint.commit([CLEAR])  # this run may be killed
         for file in self.files:
             if file.progress.in_flight:
                 self.schedule.add(file)
@@ -217,9 +221,35 @@ class Tailer:
         if self.failure.error is not None:
             raise self.failure.error
         goodbye, reasons = finished and once_s is None, self.dead_letters.counts()
+        delivered = save_delivered(self.files, self.clock.now_ms(), goodbye=goodbye)
+        if delivered:
+            with contextlib.suppress(CheckpointFailed):  # then more is called unknown than need be
+                self.checkpoint.commit(delivered)
         return summarize_run(
-            self.host_id, self.files, self.counters, reasons, finished=finished, goodbye=goodbye
+            self.host_id,
+            self.files,
+            self.counters,
+            reasons,
+            self.checkpoint.occasions(),
+            finished=finished,
+            goodbye=goodbye,
         )
+
+    def scan_once(self) -> ScanResult:
+        """Scan all sources once, save what was found in the checkpoint, and close all files.
+
+        Nothing is sent. Call it instead of `run`.
+
+        Raises:
+            CheckpointFailed: The result cannot be saved.
+        """
+        try:
+            return self.scanner.scan()
+        finally:
+            self.hints.close()
+            self.client.close()
+            for file in self.files:
+                file.close()
 
     def _work(self, stop: threading.Event, *, drain: bool) -> bool:
         troubled, problems = 0, dict[str, OSError]()

@@ -6,15 +6,16 @@ from collections.abc import Callable
 
 from hourmark.clock import Clock
 from hourmark.config.groups import TailerSettings as TailerConfig
+from hourmark.process.file_identity import FileIdentity, identify, may_be_copied_up
 from hourmark.records.host_reports import SourceReport
 from hourmark_producer.checkpoint.database import Checkpoint
+from hourmark_producer.checkpoint.delivered import DeliveredFiles, read_delivered
 from hourmark_producer.checkpoint.generations import Generations
 from hourmark_producer.conditions import QUIET_S, ConditionLog
 from hourmark_producer.counters import Counters
 from hourmark_producer.cut.lines import RangeLimits
 from hourmark_producer.cut.range_cutter import RangeCutter
 from hourmark_producer.cut.range_sizes import AdaptiveRangeLimits
-from hourmark_producer.files.identity import FileIdentity, identify, may_be_copied_up
 from hourmark_producer.files.schedule import Schedule
 from hourmark_producer.files.tracked_file import TrackedFiles
 from hourmark_producer.history.beginnings import StartPositions
@@ -154,6 +155,7 @@ def wire_tailer(
             counters=counters,
             matcher=matcher,
             clock=clock,
+            delivered=DeliveredFiles(checkpoint.read(read_delivered)),
         ),
         matcher=matcher,
         rests=rests,

@@ -24,6 +24,7 @@ from tests.support.simulator.world import World
 
 from hourmark.config.groups import ParsingSettings
 from hourmark.process.alarms import Alarm, AlarmName
+from hourmark.process.file_identity import FileIdentity
 from hourmark.records.audit import AuditRecord, Promise
 from hourmark.records.host_reports import HostReport, SourceReport
 from hourmark.records.ranges import ByteRange, RangeId
@@ -40,7 +41,6 @@ from hourmark_mirror.watch.watch_state_store import WatchStateStore
 from hourmark_producer.checkpoint.database import Checkpoint, add_loss, insert_file
 from hourmark_producer.checkpoint.spooled_ranges import add_to_spool
 from hourmark_producer.counters import Loss, Losses
-from hourmark_producer.files.identity import FileIdentity
 from hourmark_producer.files.tracked_file import (
     FileLocation,
     FilePosition,

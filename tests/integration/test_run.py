@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import gzip
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -132,6 +134,31 @@ def test_lines_of_2005_are_in_proved_buckets_of_their_own_hours(folder: Path) ->
     hourmark(folder, "ledger", "check", *asked)
     same = json.loads(hourmark(folder, "run", "--once", "--json"))
     assert same["buckets"] == [], "nothing is added"
+
+
+@pytest.mark.long
+def test_a_file_that_is_rotated_before_the_run_is_delivered_and_may_be_deleted_after_it(
+    folder: Path,
+) -> None:
+    log = folder / "app.log"
+    begun = dt.datetime.now(dt.UTC) - dt.timedelta(minutes=5)
+    lines = [f"{begun:%Y-%m-%d %H:%M:%S} INFO line {n}\n" for n in range(LINES)]
+    log.write_text("".join(lines))
+    hourmark(folder, "init", str(log), "--yes")
+    (folder / "app.log.2.gz").write_bytes(gzip.compress(log.read_bytes()))
+    shutil.copystat(log, folder / "app.log.2.gz")
+    log.unlink()
+    log.write_text("".join(lines[:1]).replace("line 0", "rotated"))
+    log.rename(folder / "app.log.1")
+    log.write_text("".join(lines[:1]).replace("line 0", "new"))
+    first = json.loads(hourmark(folder, "run", "--once", "--json"))
+    assert events(first) == {"app": LINES + 2}
+    assert f"{log} was rotated or deleted after" in (folder / "progress").read_text()
+    (folder / "app.log.1").unlink()
+    second = json.loads(hourmark(folder, "run", "--once", "--json"))
+    assert (second["tailed"]["lost_bytes"], second["tailed"]["unknown_losses"]) == (0, 0)
+    hourmark(folder, "down")
+    assert findings(folder, second["config"], code=1).keys() == {"stack"}
 
 
 @contextlib.contextmanager

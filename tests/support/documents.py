@@ -25,6 +25,7 @@ OTHERS: Final = (
     "./hourmark.toml",
     "hourmark.toml",
     "types/sources.toml",
+    "named-files.json",
     "_index/",
     "_surplus/",
     "_unaudited/",

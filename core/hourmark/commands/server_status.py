@@ -22,6 +22,7 @@ from hourmark.process.parallel_calls import call_all
 
 ANSWER_SECONDS: Final = 10.0
 LOCAL: Final = "hourmark_infra.stack.local_servers:local_servers"
+STOPPED: Final = "hourmark_infra.stack.local_servers:stopped_stack"
 SERVERS: Final[Mapping[str, str]] = {
     # group of the configuration: module:function
     "kafka": "hourmark.commands.kafka_servers:kafka_servers",
@@ -115,6 +116,27 @@ def local_server_statuses(config: Config | None) -> list[ServerStatus] | None:
     except ImportError:
         return None
     return local(config)
+
+
+def stopped_local_stack(config: Config) -> ServerStatus | None:
+    """Return one entry for all servers of the local stack if `hourmark down` has stopped them.
+
+    Args:
+        config: The configuration.
+
+    Returns:
+        The entry, with the time and the next step. None if the stack was not stopped, there is no
+        local stack, the configuration refers to other servers, or the package that starts the
+        stack is not installed.
+
+    Raises:
+        HourmarkError: The state file of the stack cannot be read.
+    """
+    try:
+        stopped: Callable[[Config], ServerStatus | None] = pkgutil.resolve_name(STOPPED)
+    except ImportError:
+        return None
+    return stopped(config)
 
 
 def remote_server_statuses(

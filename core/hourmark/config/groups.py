@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from hourmark.config.globs import matches_any_glob
 from hourmark.config.redaction import add_secrets_of, redact_setting
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,99}$")]
@@ -376,30 +377,49 @@ def find_tailed_source(sources: Iterable[Mapping[str, Any]], file: Path) -> str 
         file: Path of the file. A link to a file that a source reads counts as this file.
 
     Returns:
-        Name of the first source with a pattern in `paths` that matches; None if there is none.
-        `exclude` is not considered.
+        Name of the first source with a pattern in `paths` that matches, and none in `exclude`; None
+        if there is none.
     """
     path = normalize_log_path(file)
     return next(
         (
             str(source["name"])
             for source in sources
-            if any(_matches(os.path.normpath(name), path) for name in source.get("paths", []))
+            if any(
+                _matches(os.path.normpath(name), path, source.get("exclude", []))
+                for name in source.get("paths", [])
+            )
         ),
         None,
     )
 
 
-def _matches(pattern: str, file: Path) -> bool:
-    if pattern in (str(file), escape_log_path(file)):
-        return True  # also a file that is gone
+def _matches(pattern: str, file: Path, exclude: Sequence[str]) -> bool:
+    if pattern in (str(file), escape_log_path(file)):  # also a file that is gone
+        return not matches_any_glob(str(file), exclude)
     with suppress(OSError):
         status = file.stat()
         return any(
-            found.exists() and os.path.samestat(status, found.stat())
-            for found in map(Path, glob.iglob(pattern, recursive=True))  # noqa: PTH207  # absolute
+            Path(found).exists() and os.path.samestat(status, Path(found).stat())
+            for found in find_log_files([pattern], exclude)
         )
     return False
+
+
+def find_log_files(paths: Iterable[str], exclude: Sequence[str]) -> Iterator[str]:
+    """Find the files that a tailer's source reads.
+
+    Args:
+        paths: Absolute glob patterns.
+        exclude: Glob patterns of files to omit, absolute or of file names.
+
+    Yields:
+        Existing paths, pattern by pattern.
+    """
+    for pattern in paths:
+        for found in glob.iglob(pattern, recursive=True):  # noqa: PTH207  # absolute
+            if not matches_any_glob(found, exclude):
+                yield found
 
 
 def escape_log_path(file: Path) -> str:

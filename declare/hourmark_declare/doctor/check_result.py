@@ -33,7 +33,8 @@ class DoctorCheckResult:
     `str()` returns the text that the command prints for the result.
 
     Attributes:
-        check: Name of the check, as used with the option `--only`.
+        check: Name of the check, as used with the option `--only`; `stack` if the local stack was
+            stopped.
         subject: Server, topic, folder or setting that was checked.
         verdict: Outcome of the check.
         seen: Text that describes what was observed.

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
+from hourmark.commands.server_status import stopped_local_stack
 from hourmark.config.loading import Config
 from hourmark.config.redaction import redact
 from hourmark.errors import HourmarkError
@@ -22,7 +24,11 @@ from hourmark_declare.doctor import (
     services_check,
     storage_check,
 )
-from hourmark_declare.doctor.check_result import DoctorCheckResult, finding_result
+from hourmark_declare.doctor.check_result import (
+    DoctorCheckResult,
+    finding_result,
+    skipped_result,
+)
 
 CheckFunction = Callable[[Config], Iterator[DoctorCheckResult]]
 ANSWER_SECONDS: Final = 60.0  # a request of the Kafka client takes up to 15 s
@@ -38,6 +44,7 @@ CHECKS: Final[Mapping[str, CheckFunction]] = {
     "components": components_check.check_components,
     "retention": retention_check.check_retention,
 }
+_WITHOUT_SERVERS: Final = ("machine",)
 
 
 def run_checks(
@@ -59,12 +66,37 @@ def run_checks(
 
     Returns:
         The results of all selected checks, in the order of `table`. A check may have several
-        results. If several checks find the same fault, only the first of them reports it.
+        results. If several checks find the same fault, only the first of them reports it. If
+        `hourmark down` has stopped the local stack, the first result is a finding that says so, and
+        checks of servers are skipped.
     """
-    kinds = {kind: ask for kind, ask in table.items() if not only or kind in only}
-    told = {kind: functools.partial(_run_check, kind, ask, config) for kind, ask in kinds.items()}
+    selected = {kind: ask for kind, ask in table.items() if not only or kind in only}
+    stopped = None
+    with suppress(HourmarkError):  # an unreadable state file of the stack must not end the checks
+        stopped = stopped_local_stack(config)
+    if stopped is None:
+        return _run_selected(config, selected, seconds)
+    asked = {kind: ask for kind, ask in selected.items() if kind in _WITHOUT_SERVERS}
+    subject = f"{stopped.name} ({stopped.address})"
+    return [
+        finding_result("stack", subject, stopped.detail, stopped.do),
+        *_run_selected(config, asked, seconds),
+        *(
+            skipped_result(kind, "all of it", "the local stack is stopped")
+            for kind in selected
+            if kind not in asked
+        ),
+    ]
+
+
+def _run_selected(
+    config: Config, selected: Mapping[str, CheckFunction], seconds: float
+) -> list[DoctorCheckResult]:
+    told = {
+        kind: functools.partial(_run_check, kind, ask, config) for kind, ask in selected.items()
+    }
     found = call_all(told, seconds)
-    answers = [found.get(kind, [_timed_out(kind, seconds)]) for kind in kinds]
+    answers = [found.get(kind, [_timed_out(kind, seconds)]) for kind in selected]
     return list(_each_fault_once(answers))
 
 

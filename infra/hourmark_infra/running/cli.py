@@ -8,8 +8,8 @@ import signal
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,14 +19,14 @@ from hourmark.clock import SystemClock
 from hourmark.config.groups import find_tailed_source
 from hourmark.config.loading import load_config, stack_config_file, stack_state_dir
 from hourmark.errors import ConfigError, Unavailable, UsageError
-from hourmark.printing import json_option, launcher_command, print_json
+from hourmark.printing import json_option, launcher_command, name_some, print_json
 from hourmark.process.os_errors import file_errors_reported
 from hourmark.rules.event_types import DEAD_LETTERS
 from hourmark_infra.components import child_environment
 from hourmark_infra.jars.cache import print_progress
-from hourmark_infra.java.find import export_java_home
 from hourmark_infra.locks import exclusive_lock
 from hourmark_infra.running.closed_buckets import describe_buckets
+from hourmark_infra.running.progress import RunProgress
 from hourmark_infra.running.run import Run, RunOutcome
 from hourmark_infra.running.stack_holder import describe_conflict
 from hourmark_infra.stack.options import Clusters, clusters_option
@@ -66,7 +66,11 @@ def run(
     (`hourmark canary declaration`), it also runs, except with --once. If the configuration names no
     Kafka cluster, the local stack is started and keeps running; a new stack has one cluster and no
     mirror. Ctrl-C stops the components. After any interruption, even kill -9, the next run
-    continues. --once exits when all existing lines are in closed buckets or are dead letters.
+    continues. --once exits when all existing lines are in closed buckets or are dead letters; lines
+    that were lost are reported with their files.
+
+    A file that was rotated or compressed after `hourmark init` read it is found and delivered.
+    Stack traces are only in the log files of the components, in $HOURMARK_HOME/run/logs.
 
     \b
     Examples:
@@ -108,7 +112,6 @@ def _only_run(home: Path) -> Iterator[None]:
 
 
 def _run(file: Path | None, clusters: Clusters | None, *, once: bool) -> RunOutcome:
-    export_java_home()
     running = Run(
         stack_state_dir(),
         (file or _FOLDER / "hourmark.toml").absolute(),
@@ -166,7 +169,12 @@ def _propose_configuration(
     is_new = not before and not stack_config_file().exists()
     options = init_options(once=once, is_new=is_new, yes=yes)
     command = [sys.executable, "-m", "hourmark", "init", *map(str, logs), *options]
-    done = subprocess.run(command, env=child_environment(), stdout=sys.stderr.fileno(), check=False)
+    is_asking = sys.stdin.isatty() and not yes  # then progress would be printed after a question
+    waiting = RunProgress(print_progress, SystemClock()).awaiting("the proposal for the log files")
+    with nullcontext() if is_asking else waiting:
+        done = subprocess.run(
+            command, env=child_environment(), stdout=sys.stderr.fileno(), check=False
+        )
     if done.returncode != 0 or not written.exists() or written.read_bytes() == before:
         sys.exit(done.returncode or 1)  # `hourmark init` printed the reason, or the user declined
     return written
@@ -192,7 +200,10 @@ def find_new_logs(
         if source is None:
             new.append(log)
         else:
-            report(f"{log} is read already, as source {source}: only new lines are delivered")
+            report(
+                f"{log} is in the configuration already, as source {source}: lines that were not "
+                "delivered before are delivered"
+            )
     return tuple(new)
 
 
@@ -222,13 +233,18 @@ def _describe_dead_letters(reasons: Mapping[str, Mapping[str, int]]) -> Iterator
         )
 
 
-def _describe_losses(tailed: Mapping[str, Any]) -> Iterator[str]:
+def _describe_losses(tailed: Mapping[str, Any], configured: Sequence[str]) -> Iterator[str]:
     lost, unknown = tailed.get("lost_bytes", 0), tailed.get("unknown_losses", 0)
     if lost or unknown:
+        occasions = f"on {unknown:,} occasion{'s' * (unknown != 1)}"
+        sure = [f"{lost:,} bytes"] if lost else []
+        possible = [f"possibly {'more' if lost else 'some bytes'} {occasions}"] if unknown else []
+        files = tailed.get("lost_files", ())
+        where = f", in {name_some(files)}" if files else ""
+        status = shlex.join(("hourmark", "tail", "status", *configured))
         yield (
-            f"lost in this and earlier runs: {lost:,} bytes, and an unknown number of bytes "
-            f"{unknown:,} times (files that were deleted or truncated before they were read); "
-            "`hourmark tail status` names the files"
+            f"lost in this and earlier runs: {', and '.join([*sure, *possible])}, by deletion or "
+            f"truncation before they were read{where}; `{status}` shows when"
         )
 
 
@@ -244,7 +260,9 @@ def describe_outcome(outcome: RunOutcome) -> Iterator[str]:
     """
     yield from describe_buckets(outcome.buckets)
     yield from _describe_dead_letters(outcome.tailed["dead_letter_reasons"])
-    yield from _describe_losses(outcome.tailed)
+    configured = ("--config", str(outcome.config))
+    losses = [*_describe_losses(outcome.tailed, configured)]
+    yield from losses
     where = (
         "in one of these buckets or is a dead letter"
         if outcome.buckets
@@ -257,8 +275,8 @@ def describe_outcome(outcome: RunOutcome) -> Iterator[str]:
         )
     if outcome.buckets and not outcome.tailed["dead_letter_reasons"]:
         yield "no line of this run became a dead letter"
-    yield f"after {outcome.seconds:.0f} s every line is {where}; to see the content:"
-    configured = ("--config", str(outcome.config))
+    lines = "every line that was read" if losses else "every line"
+    yield f"after {outcome.seconds:.0f} s {lines} is {where}; to see the content:"
     event_buckets = [row for row in outcome.buckets if row["type"] != DEAD_LETTERS.name]
     for row in (event_buckets or outcome.buckets)[:1]:
         cat = ("bucket", "cat", row["type"], row["hour"])

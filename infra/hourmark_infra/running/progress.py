@@ -2,20 +2,27 @@
 
 Each message begins with the number of seconds since the start. During a wait, its description is
 repeated if nothing else has been reported for some time, so users see that the command is still
-working and what it is waiting for.
+working and what it is waiting for. One thread does this for all waits within the outermost one.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Final
+from contextlib import contextmanager, nullcontext
+from typing import Final, NamedTuple
 
 from hourmark.clock import Clock
 
-SILENCE_S: Final = 4.5  # with the time between two checks: less than five seconds
+SILENCE_S: Final = (
+    4.0  # with the time between two checks, and half a second on a busy machine: five
+)
 _CHECKS_PER_SILENCE: Final = 10
+
+
+class _Wait(NamedTuple):
+    what: str
+    details: Callable[[], str]
 
 
 class RunProgress:
@@ -36,7 +43,7 @@ class RunProgress:
         self._report, self._clock, self._silence_s = report, clock, silence_s
         self._lock = threading.Lock()
         self._began_s = self._reported_s = clock.monotonic_s()
-        self._awaited = ""
+        self._wait: _Wait | None = None
 
     @property
     def elapsed_s(self) -> float:
@@ -59,6 +66,8 @@ class RunProgress:
     ) -> Iterator[Callable[[str], None]]:
         """Report at intervals what a `with` block is waiting for.
 
+        Blocks may be nested; the innermost one is reported.
+
         Args:
             what: Text that follows "waiting for", such as `all lines to be acknowledged`.
             details: Function that returns the present details of the wait, which follow in
@@ -68,24 +77,33 @@ class RunProgress:
             A function that replaces the text, and reports the new text immediately if it has
             changed.
         """
-        outer, self._awaited = self._awaited, what
+        outer, self._wait = self._wait, _Wait(what, details)
+        try:
+            with self._repeating() if outer is None else nullcontext():
+                yield self._replace
+        finally:
+            self._wait = outer
+
+    def _replace(self, what: str) -> None:
+        assert self._wait is not None, "it is called within the `with` block"
+        if what != self._wait.what:
+            self._wait = self._wait._replace(what=what)
+            self.report(f"waiting for {what}")
+
+    @contextmanager
+    def _repeating(self) -> Iterator[None]:
         ended = threading.Event()
-        thread = threading.Thread(target=self._repeat, args=(ended, details), daemon=True)
+        thread = threading.Thread(target=self._repeat, args=(ended,), daemon=True)
         thread.start()
         try:
-            yield self._replace
+            yield
         finally:
             ended.set()
             thread.join()
-            self._awaited = outer
 
-    def _replace(self, what: str) -> None:
-        if what != self._awaited:
-            self._awaited = what
-            self.report(f"waiting for {what}")
-
-    def _repeat(self, ended: threading.Event, details: Callable[[], str]) -> None:
+    def _repeat(self, ended: threading.Event) -> None:
         while not ended.wait(self._silence_s / _CHECKS_PER_SILENCE):
-            if self._clock.monotonic_s() - self._reported_s >= self._silence_s:
-                found = details()
-                self.report(f"waiting for {self._awaited}{f' ({found})' if found else ''}")
+            wait = self._wait
+            if wait and self._clock.monotonic_s() - self._reported_s >= self._silence_s:
+                found = wait.details()
+                self.report(f"waiting for {wait.what}{f' ({found})' if found else ''}")

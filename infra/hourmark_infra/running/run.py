@@ -11,25 +11,26 @@ hours without them.
 
 from __future__ import annotations
 
-import glob
 import json
 import subprocess
 import tempfile
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from hourmark.clock import Clock
 from hourmark.commands.canary import CANARY
-from hourmark.config.groups import TailedSource
+from hourmark.config.groups import TailedSource, find_log_files
 from hourmark.config.loading import Config, build_config, load_config
 from hourmark.config.toml_text import render_toml
 from hourmark.errors import ConfigError, Unavailable, UsageError
 from hourmark.printing import name_some
 from hourmark.process.durable import write_durably
 from hourmark.records.hours import Hour
+from hourmark.records.named_files import NAMED_FILES
 from hourmark.rules.event_types import read_declarations
 from hourmark_infra.components import (
     CANARIES,
@@ -37,6 +38,7 @@ from hourmark_infra.components import (
     is_service_ready,
     wait_for,
 )
+from hourmark_infra.java.find import export_java_home
 from hourmark_infra.running.closed_buckets import (
     buckets_closed_since,
     find_open_hour,
@@ -45,9 +47,11 @@ from hourmark_infra.running.closed_buckets import (
     unclosed_types,
 )
 from hourmark_infra.running.exited_servers import ExitedServers
+from hourmark_infra.running.merged_log import MergedLog
 from hourmark_infra.running.progress import RunProgress
 from hourmark_infra.running.stack_holder import describe_conflict, record_holder
 from hourmark_infra.running.supervisor import POLL_S, Supervisor
+from hourmark_infra.stack.config_file import tailer_settings
 from hourmark_infra.stack.control import LocalStack
 from hourmark_infra.stack.layout import WATCH
 from hourmark_infra.stack.lifecycle import last_lines, server_error
@@ -56,9 +60,10 @@ from hourmark_infra.stack.servers import MIRROR
 from hourmark_infra.stack.state import load_state
 
 _ATOMIC_GROUPS = ("storage",)  # groups whose settings cannot be mixed with those of the stack
-_CHUNK_BYTES: Final = 1 << 16  # bytes per read; a longer line is printed in parts
+_NEXT_STEP: Final = "the next step"  # a step that is never long has no text of its own
 _READY_S: Final = 600.0  # as for servers
 _APPLY_S: Final = 600.0
+_REGISTER_S: Final = 600.0  # the patterns may match many files
 _DRAIN_S: Final = 24 * 3600.0  # the files may be large
 _CLOSE_S: Final = 3 * 3600.0  # after a bucket's end: an hour that waits for a host closes after 2 h
 _LIST_S: Final = 3.0  # interval between bucket listings, each of which starts a process
@@ -140,23 +145,45 @@ def first_hour_options(config: Config, now_ms: int) -> tuple[str, ...]:
 
 
 def describe_missing_files(sources: Iterable[TailedSource]) -> Iterator[str]:
-    """Describe the sources of the tailer whose files do not exist.
+    """Describe the sources of the tailer that have no file to read.
 
     Args:
         sources: The configured sources.
 
     Yields:
-        A message for each source that has patterns, but no file that matches one of them.
+        A message for each source that has patterns, but no file that matches one of them, or only
+        files that it excludes.
     """
     for source in sources:
-        if source.paths and not any(
-            next(glob.iglob(path, recursive=True), None)  # noqa: PTH207  # absolute
-            for path in source.paths
-        ):
-            yield (
-                f"source {source.name}: no file matches {name_some(source.paths)} now, so nothing "
-                "of it is delivered"
+        if not source.paths or next(find_log_files(source.paths, source.exclude), None):
+            continue
+        patterns = name_some(source.paths)
+        if next(find_log_files(source.paths, ()), None):
+            reason = (
+                f"exclude ({name_some(source.exclude)}) leaves out every file that matches "
+                f"{patterns}"
             )
+        else:
+            reason = f"no file matches {patterns} now"
+        yield f"source {source.name}: {reason}, so nothing of it is delivered"
+
+
+def describe_rotations(registered: Mapping[str, Any]) -> Iterator[str]:
+    """Describe the log files that were rotated between `hourmark init` and the run.
+
+    Args:
+        registered: Output of `hourmark tail register --json`.
+
+    Yields:
+        A message for each file that is not at its path any more.
+    """
+    for path, now in registered["rotated"].items():
+        yield f"{path} was rotated after `hourmark init` read it: its lines are delivered from {now}"
+    for path in registered["missing"]:
+        yield (
+            f"{path} was rotated or deleted after `hourmark init` read it: compressed files are "
+            "searched for its lines; if none has them, the end of the run reports them as lost"
+        )
 
 
 def names_kafka(own: Mapping[str, Any]) -> bool:
@@ -169,47 +196,6 @@ def names_kafka(own: Mapping[str, Any]) -> bool:
         True if the settings contain the group `kafka`.
     """
     return "kafka" in own
-
-
-class MergedLog:
-    """A reader that merges the lines appended to several log files.
-
-    Only lines that are written after the object was created are reported. Each line is prefixed
-    with a name. Not thread-safe.
-
-    Args:
-        files: Maps the prefix of the lines to the path of the log file. Files need not exist.
-        report: Function that receives each line as text.
-    """
-
-    def __init__(self, files: Mapping[str, Path], report: Callable[[str], None]) -> None:
-        self._files, self._report = files, report
-        self._offsets = {
-            name: file.stat().st_size if file.exists() else 0 for name, file in files.items()
-        }
-        self._width = max(map(len, files), default=0)
-
-    def print_new_lines(self) -> None:
-        """Report all complete lines that were appended since the last call, file by file.
-
-        An incomplete last line is reported when it is complete. Files that do not exist are
-        skipped.
-        """
-        for name, file in self._files.items():
-            while lines := self._read_lines(name, file):
-                for line in lines.splitlines():
-                    self._report(f"{name:<{self._width}} | {line.decode(errors='replace')}")
-
-    def _read_lines(self, name: str, file: Path) -> bytes:
-        try:
-            with file.open("rb") as opened:
-                opened.seek(self._offsets[name])
-                chunk = opened.read(_CHUNK_BYTES)
-        except FileNotFoundError:  # its component has not started yet
-            return b""
-        whole = chunk[: chunk.rfind(b"\n") + 1] or (chunk if len(chunk) == _CHUNK_BYTES else b"")
-        self._offsets[name] += len(whole)
-        return whole
 
 
 class Run:
@@ -264,13 +250,14 @@ class Run:
             Unavailable: The local stack or a component cannot be started.
             KeyboardInterrupt: The user pressed Ctrl-C.
         """
-        config = self._prepare()
-        self._complete.unlink(missing_ok=True)
-        declared = {event_type.name for event_type in read_declarations(config.types.dir).types}
-        canaries = CANARIES if CANARY in declared else ()
-        # the ETL first, because Spark takes longest to start
-        self._start_components(config, ["etl", "service"], canaries)
-        self._supervisor.start(["tailer", *canaries])
+        with self._progress.awaiting(_NEXT_STEP):
+            config = self._prepare()
+            self._complete.unlink(missing_ok=True)
+            declared = {event_type.name for event_type in read_declarations(config.types.dir).types}
+            canaries = CANARIES if CANARY in declared else ()
+            # the ETL first, because Spark takes longest to start
+            self._start_components(config, ["etl", "service"], canaries)
+            self._supervisor.start(["tailer", *canaries])
         self._report(
             f"all components run; settings: {self.config_file}. Ctrl-C stops them; "
             "`hourmark down` then stops the servers"
@@ -297,6 +284,10 @@ class Run:
                 delivery finished.
         """
         self._once = True
+        with self._progress.awaiting(_NEXT_STEP):
+            return self._deliver_once()
+
+    def _deliver_once(self) -> RunOutcome:
         config = self._prepare()
         was_complete = self._is_complete()
         self._complete.unlink(missing_ok=True)
@@ -309,7 +300,7 @@ class Run:
         tailed = self._drain_tailer()
         if was_complete and not tailed["ranges"]:
             self._mark_complete()
-            self._report("there is nothing new: earlier runs delivered every line")
+            self._report("there is nothing new: earlier runs delivered what the files contain")
             return self._outcome(tailed, [])
         self._supervisor.start(["etl"])
         drained = Hour.containing(self._clock.now_ms(), config.parsing.bucket_seconds)
@@ -368,20 +359,39 @@ class Run:
         with self._progress.awaiting("the components to stop"):
             self.components.stop_all()
         if self._log is not None:
-            self._log.print_new_lines()
+            self._log.close()
 
     def _prepare(self) -> Config:
         own = _read_toml(self._file)
         # before servers start, which takes a minute
         read_declarations(build_config(self._file, own).types.dir)
+        with self._progress.awaiting("Java to be found or installed"):
+            export_java_home()
         with self._progress.awaiting("the components of an earlier run to stop"):
             self.components.stop_all()  # left by a run that was killed
-        settings = own if names_kafka(own) else merge_settings(self._start_stack(own), own)
+        if names_kafka(own):
+            settings = own
+            self._register_files(settings)
+        else:
+            settings = merge_settings(self._start_stack(own), own)
         write_durably(self.config_file, render_toml(settings).encode())
         config = load_config(self.config_file)
         self.components.logs.mkdir(parents=True, exist_ok=True)
         self._apply_types(config)
         return config
+
+    def _register_files(self, settings: Mapping[str, Any]) -> None:
+        # Before servers start: a file that is rotated meanwhile would not match the patterns any
+        # more when the tailer first scans them.
+        write_durably(self.config_file, render_toml(settings).encode())
+        named = self._file.parent / NAMED_FILES
+        command = ("tail", "register", "--named", str(named))
+        with self._progress.awaiting("the log files to be registered"):
+            found = self.components.query_json(*command, seconds=_REGISTER_S)
+        for message in describe_rotations(found):
+            self._report(message)
+        with suppress(OSError):  # no harm: sources that were scanned are not registered again
+            named.unlink(missing_ok=True)
 
     def _apply_types(self, config: Config) -> None:
         self._report(f"applying the types in {config.types.dir}")
@@ -416,12 +426,15 @@ class Run:
 
     def _start_stack(self, own: Mapping[str, Any]) -> dict[str, Any]:
         exists = load_state(self._home) is not None
-        stack = LocalStack.load_or_create(
-            self._home,
-            clusters=self._clusters if exists else self._clusters or 1,
-            bucket_seconds=own.get("parsing", {}).get("bucket_seconds"),
-            report=self._report,
-        )
+        with self._progress.awaiting("another command to finish changing the local stack"):
+            stack = LocalStack.load_or_create(
+                self._home,
+                clusters=self._clusters if exists else self._clusters or 1,
+                bucket_seconds=own.get("parsing", {}).get("bucket_seconds"),
+                report=self._report,
+            )
+        if describe_conflict(self._home, self._file) is None:  # else `types apply` ends the run
+            self._register_files(merge_settings({"tailer": tailer_settings(stack.layout)}, own))
         self._report(
             "the configuration names no Kafka: starting the local stack "
             f"({SERVERS[stack.clusters]})"

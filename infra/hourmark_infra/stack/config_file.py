@@ -70,11 +70,20 @@ def stack_settings(
             "metrics_port": layout.ports[METRICS],
         },
         "service": {"port": layout.ports[SERVICE], "state_dir": str(layout.state / SERVICE)},
-        "tailer": {
-            "state_dir": str(layout.state / "tailer"),
-            "service_urls": [f"http://{layout.address(SERVICE)}"],
-            "sources": [],
-        },
+        "tailer": tailer_settings(layout),
+    }
+
+
+def tailer_settings(layout: Layout) -> dict[str, Any]:
+    """Return the group `tailer` of the settings of a local stack.
+
+    Args:
+        layout: Paths and ports of the stack.
+    """
+    return {
+        "state_dir": str(layout.state / "tailer"),
+        "service_urls": [f"http://{layout.address(SERVICE)}"],
+        "sources": [],
     }
 
 

@@ -26,15 +26,41 @@ def local_servers(config: Config | None) -> list[ServerStatus] | None:
     Raises:
         HourmarkError: The state file of the stack cannot be read.
     """
+    if (stopped := stopped_stack(config)) is not None:
+        return [stopped]
+    stack = _load_stack(config)
+    return None if stack is None else [_with_next_step(server) for server in stack.status()]
+
+
+def stopped_stack(config: Config | None) -> ServerStatus | None:
+    """Return one entry for all servers of the local stack if `hourmark down` has stopped them.
+
+    No server is asked.
+
+    Args:
+        config: The configuration; None to use the local stack.
+
+    Returns:
+        The entry, with the time of `hourmark down` and the next step. None if the stack was not
+        stopped, there is no local stack, or the configuration uses another edge cluster.
+
+    Raises:
+        HourmarkError: The state file of the stack cannot be read.
+    """
+    stack = _load_stack(config)
+    if stack is None or stack.stopped_at_ms is None:
+        return None
+    return _stopped(stack.home, stack.stopped_at_ms)
+
+
+def _load_stack(config: Config | None) -> LocalStack | None:
     home = stack_state_dir()
     if not state_file(home).exists():
         return None
     stack = LocalStack.load(home)
     if config is not None and config.kafka.edge.bootstrap != stack.layout.bootstrap("edge"):
         return None
-    if stack.stopped_at_ms is not None:
-        return [_stopped(home, stack.stopped_at_ms)]
-    return [_with_next_step(server) for server in stack.status()]
+    return stack
 
 
 def _stopped(home: Path, at_ms: int) -> ServerStatus:

@@ -18,6 +18,7 @@ One SQLite database (WAL, synchronous=FULL) in the state folder.
 | `begun` | sources that were scanned: files that appear later are read from their start |
 | `archives`, `looked`, `departed` | compressed files, see `archives` |
 | `forgotten` | positions of files that are gone, see `forgotten` |
+| `delivered` | files that were completely delivered when the latest run ended, see `delivered` |
 | `marks` | per file: digests at recent offsets, see `marks` |
 
 Order of operations: one transaction spools a range and moves its file's position; then the range is
@@ -42,7 +43,14 @@ from typing import Any, Final, TypeVar
 
 from hourmark.errors import Unavailable
 from hourmark.process.durable import sync_folder
-from hourmark_producer.checkpoint import archives, books, forgotten, integrity, marks
+from hourmark_producer.checkpoint import (
+    archives,
+    books,
+    delivered,
+    forgotten,
+    integrity,
+    marks,
+)
 from hourmark_producer.checkpoint.integrity import find_log_damage
 from hourmark_producer.checkpoint.rows import (
     identity_columns,
@@ -746,7 +754,13 @@ class _Ticket:
 
 def _complete_schema(db: sqlite3.Connection) -> None:
     db.executescript(
-        _LATER + _BEGUN + integrity.SCHEMA + archives.SCHEMA + marks.SCHEMA + forgotten.SCHEMA
+        _LATER
+        + _BEGUN
+        + integrity.SCHEMA
+        + archives.SCHEMA
+        + marks.SCHEMA
+        + forgotten.SCHEMA
+        + delivered.SCHEMA
     )
     migrate_ranges_table(db)
     archives.migrate_departed_table(db)

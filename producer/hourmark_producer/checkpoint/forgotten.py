@@ -11,8 +11,8 @@ from __future__ import annotations
 import sqlite3
 from typing import Any, Final, NamedTuple
 
+from hourmark.process.file_identity import FileIdentity
 from hourmark_producer.checkpoint.rows import identity_columns
-from hourmark_producer.files.identity import FileIdentity
 from hourmark_producer.files.tracked_file import FilePosition, TrackedFile
 
 FORGOTTEN_MAX: Final = 10_000

@@ -7,9 +7,9 @@ import json
 import os
 from typing import Any, Final
 
+from hourmark.process.file_identity import FileIdentity
 from hourmark.records.ranges import LATER_FIELDS, ByteRange, Part
 from hourmark_producer.files.fingerprints import Truncation
-from hourmark_producer.files.identity import FileIdentity
 from hourmark_producer.files.tracked_file import (
     NEVER,
     FileAccount,

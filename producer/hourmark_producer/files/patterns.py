@@ -20,7 +20,7 @@ import glob
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from hourmark.config.groups import COMPRESSED_SUFFIXES
@@ -234,31 +234,3 @@ def _matcher(part: str) -> Callable[[str], bool]:
     expression = re.compile(fnmatch.translate(part))
     hidden = part.startswith(".")
     return lambda name: (hidden or not name.startswith(".")) and expression.match(name) is not None
-
-
-def matches_any_glob(path: str, globs: Sequence[str]) -> bool:
-    """Return whether an absolute path matches at least one glob pattern.
-
-    A pattern without a slash is matched against the file name only.
-
-    Args:
-        path: Absolute path of a file.
-        globs: Glob patterns.
-    """
-    names = _names(path)
-    return any(
-        _matches(names, _names(glob)) if "/" in glob else fnmatch.fnmatchcase(names[-1], glob)
-        for glob in globs
-    )
-
-
-def _names(path: str) -> list[str]:
-    return [name for name in path.split("/") if name]
-
-
-def _matches(names: Sequence[str], parts: Sequence[str]) -> bool:
-    if not names or not parts:
-        return not names and not parts
-    if parts[0] == "**":  # the last part of all: any file below; else no folder, or one more
-        return len(parts) == 1 or _matches(names, parts[1:]) or _matches(names[1:], parts)
-    return fnmatch.fnmatchcase(names[0], parts[0]) and _matches(names[1:], parts[1:])

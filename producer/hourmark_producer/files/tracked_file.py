@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from hourmark.process.file_identity import FileIdentity
 from hourmark.records.ranges import ByteRange
 from hourmark_producer.files.fingerprints import (
     IDENTIFYING_BYTES,
@@ -15,7 +16,6 @@ from hourmark_producer.files.fingerprints import (
     are_lines_equal,
     assess_truncations,
 )
-from hourmark_producer.files.identity import FileIdentity
 from hourmark_producer.files.patterns import PACKED
 
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ from datetime import datetime
 from typing import Final
 
 from hourmark.clock import Clock
+from hourmark.config.globs import matches_any_glob
 from hourmark.config.groups import TailedSource
 from hourmark.errors import ConfigError
 from hourmark_producer.checkpoint import database as changes
@@ -28,7 +29,7 @@ from hourmark_producer.checkpoint.books import count_skipped
 from hourmark_producer.checkpoint.database import Change
 from hourmark_producer.files.examination import read_at
 from hourmark_producer.files.fingerprints import ANCHOR_BYTES, HEAD_BYTES
-from hourmark_producer.files.patterns import PatternFindings, matches_any_glob
+from hourmark_producer.files.patterns import PatternFindings
 from hourmark_producer.files.tracked_file import FilePosition, TrackedFile
 
 _BLOCK_BYTES: Final = 1 << 16

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from hourmark.clock import Clock
+from hourmark.process.file_identity import FileIdentity, identify
 from hourmark_producer.files import waits
 from hourmark_producer.files.compressed import (
     CompressedFileDamaged,
@@ -22,7 +23,6 @@ from hourmark_producer.files.compressed import (
     DecompressedReader,
     IncompleteFileTimer,
 )
-from hourmark_producer.files.identity import FileIdentity, identify
 from hourmark_producer.files.patterns import PACKED
 from hourmark_producer.files.remainder import (
     CandidateContent,

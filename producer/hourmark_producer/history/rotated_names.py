@@ -69,7 +69,9 @@ def former_names(path: str) -> Iterator[str]:
     yield from strip_rotation_suffixes(path)
 
 
-def find_compressed_candidates(file: TrackedFile, paths: Iterable[str]) -> dict[str, int]:
+def find_compressed_candidates(
+    file: TrackedFile, paths: Iterable[str], suffixes: tuple[str, ...] = PACKED
+) -> dict[str, int]:
     """Return the compressed files that may contain the content of a file, judging by their names.
 
     The name of a compressed file must begin with the name of the file up to its first digit or dot.
@@ -78,6 +80,7 @@ def find_compressed_candidates(file: TrackedFile, paths: Iterable[str]) -> dict[
     Args:
         file: The uncompressed file.
         paths: Paths to select from. Paths without the suffix of a compressed file are ignored.
+        suffixes: Suffixes of compressed files; by default those that can be decompressed.
 
     Returns:
         Maps each path to its inode number, most recently modified first. Empty if no name matches.
@@ -85,7 +88,7 @@ def find_compressed_candidates(file: TrackedFile, paths: Iterable[str]) -> dict[
     root = _root(file.place.seen_at)
     dated: list[tuple[int, str, int]] = []
     for path in dict.fromkeys(paths):
-        if path.endswith(PACKED) and os.path.basename(path).startswith(root):  # noqa: PTH119
+        if path.endswith(suffixes) and os.path.basename(path).startswith(root):  # noqa: PTH119
             with contextlib.suppress(OSError):
                 _add(dated, path)
     return {path: inode for _, path, inode in sorted(dated, reverse=True)}

@@ -26,9 +26,9 @@ from typing import Final
 
 from hourmark.errors import Unavailable
 from hourmark.process.durable import sync_folder, write_durably
+from hourmark.process.file_identity import FileIdentity
 from hourmark_producer.checkpoint import database as changes
 from hourmark_producer.checkpoint.database import Change, Checkpoint
-from hourmark_producer.files.identity import FileIdentity
 from hourmark_producer.files.tracked_file import (
     FileAccount,
     FilePosition,

@@ -13,10 +13,10 @@ from hourmark.clock import Clock
 from hourmark.config.groups import TailedSource
 from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark.errors import ConfigError
+from hourmark.process.file_identity import FileIdentity
 from hourmark_producer.checkpoint.database import Checkpoint, CheckpointFailed
 from hourmark_producer.conditions import ConditionLog
 from hourmark_producer.counters import Counters
-from hourmark_producer.files.identity import FileIdentity
 from hourmark_producer.files.schedule import Schedule
 from hourmark_producer.files.tracked_file import NEVER, FileProgress, TrackedFile, TrackedFiles
 from hourmark_producer.receive.inputs import JOURNAL, STDIN, TLS, UDP, parse_listen_address

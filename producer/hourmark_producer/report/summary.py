@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from typing import Final
 
-from hourmark_producer.counters import Counters
+from hourmark_producer.counters import Counters, Loss
 from hourmark_producer.files.tracked_file import TrackedFile
+
+LOST_FILES_MAX: Final = 5
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +28,8 @@ class RunSummary:
         lost_bytes: Number of bytes known to be lost, in all runs.
         unknown_losses: Number of occasions in all runs on which an unknown number of bytes may have
             been lost.
+        lost_files: Paths of the files with the latest losses, newest first, at most
+            `LOST_FILES_MAX`.
         finished: Whether everything was acknowledged and reported.
         goodbye: Whether a goodbye (the statement that this host sends nothing more) was reported.
         unterminated: Length in bytes of the unterminated last line, by path; empty unless
@@ -41,6 +46,7 @@ class RunSummary:
     pending_bytes: int
     lost_bytes: int
     unknown_losses: int
+    lost_files: list[str]
     finished: bool
     goodbye: bool
     unterminated: dict[str, int]
@@ -51,6 +57,7 @@ def summarize_run(
     files: Iterable[TrackedFile],
     counters: Counters,
     reasons: dict[str, dict[str, int]],
+    occasions: Iterable[Loss],
     *,
     finished: bool,
     goodbye: bool,
@@ -62,6 +69,7 @@ def summarize_run(
         files: All tracked files.
         counters: Counters of the run.
         reasons: Number of lines that services could not parse, by source and reason.
+        occasions: The latest losses, oldest first.
         finished: Whether everything was acknowledged and reported.
         goodbye: Whether a goodbye (the statement that this host sends nothing more) was reported.
     """
@@ -79,6 +87,9 @@ def summarize_run(
         pending_bytes=sum(waiting.values()),
         lost_bytes=losses.bytes,
         unknown_losses=losses.unknown,
+        lost_files=list(dict.fromkeys(loss.path for loss in reversed([*occasions])))[
+            :LOST_FILES_MAX
+        ],
         finished=finished,
         goodbye=goodbye,
         unterminated=waiting if finished else {},

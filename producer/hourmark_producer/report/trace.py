@@ -26,6 +26,7 @@ import click
 from hourmark.config.loading import config_file_option, load_config
 from hourmark.errors import UsageError
 from hourmark.printing import json_option, print_json, printable
+from hourmark.process.file_identity import FileIdentity, identify
 from hourmark_producer.checkpoint.books import compute_balances
 from hourmark_producer.checkpoint.read_only import (
     CheckpointedFile,
@@ -38,7 +39,6 @@ from hourmark_producer.files.compressed import (
     DecompressedReader,
 )
 from hourmark_producer.files.fingerprints import ANCHOR_BYTES, are_lines_equal
-from hourmark_producer.files.identity import FileIdentity, identify
 from hourmark_producer.files.patterns import PACKED
 
 BLOCK_BYTES: Final = 1 << 20

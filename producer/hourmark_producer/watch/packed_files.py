@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from hourmark.clock import Clock
+from hourmark.process.file_identity import FileIdentity
 from hourmark.records.ranges import file_id
 from hourmark_producer.checkpoint import archives
 from hourmark_producer.checkpoint.archives import ArchiveStamp
@@ -32,7 +33,6 @@ from hourmark_producer.files.compressed import (
     CompressedFileIncomplete,
     DecompressedReader,
 )
-from hourmark_producer.files.identity import FileIdentity
 from hourmark_producer.files.patterns import PACKED
 from hourmark_producer.files.remainder import RemainderSearch, RemainderStage
 from hourmark_producer.files.schedule import Schedule

@@ -13,6 +13,7 @@ from hourmark.clock import Clock
 from hourmark_producer.checkpoint import archives, forgotten
 from hourmark_producer.checkpoint import database as changes
 from hourmark_producer.checkpoint.database import Change, Checkpoint
+from hourmark_producer.checkpoint.delivered import DeliveredFiles
 from hourmark_producer.counters import Counters, Loss
 from hourmark_producer.files import waits
 from hourmark_producer.files.remainder import RemainderSearch
@@ -44,6 +45,7 @@ class FileRetirement:
         counters: Counters of this run, to which losses are added.
         matcher: Counts the unread bytes that no other file contains.
         clock: Clock of this host.
+        delivered: Files whose deletion before this run lost nothing.
     """
 
     files: TrackedFiles
@@ -52,6 +54,7 @@ class FileRetirement:
     counters: Counters
     matcher: ContentMatcher
     clock: Clock
+    delivered: DeliveredFiles
 
     def retire_deleted(self, file: TrackedFile) -> None:
         """Stop tracking a deleted file once it is completely read and acknowledged.
@@ -308,9 +311,11 @@ class FileRetirement:
         self, file: TrackedFile, what: str, end: list[Change], *, known_to_end: bool = False
     ) -> None:
         # If the file was not open, a loss of unknown size is recorded, too, because the file may have
-        # grown after the last scan.
+        # grown after the last scan, unless nothing more was to be written to it.
         position = file.progress.position
         lost = 0 if file.place.missing else self.matcher.count_lost_bytes(file)
+        if file in self.delivered and not (file.rest and file.rest.flaw):
+            known_to_end = True
         unseen = file.descriptor is None and not (file.place.missing or known_to_end)
         unknown = int(unseen) + len(self._account(file).shrinks)
         loss = Loss(

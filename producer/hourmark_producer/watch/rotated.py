@@ -17,9 +17,10 @@ import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+from hourmark.config.globs import matches_any_glob
 from hourmark.config.groups import TailedSource
-from hourmark_producer.files.identity import FileIdentity
-from hourmark_producer.files.patterns import PACKED, PatternFindings, list_folder, matches_any_glob
+from hourmark.process.file_identity import FileIdentity
+from hourmark_producer.files.patterns import PACKED, PatternFindings, list_folder
 from hourmark_producer.files.tracked_file import TrackedFile
 from hourmark_producer.history.rotated_names import DATE_DIGITS, strip_rotation_suffixes
 

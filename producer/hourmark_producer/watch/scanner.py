@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from hourmark.clock import Clock
-from hourmark.config.groups import TailedSource
+from hourmark.config.groups import COMPRESSED_SUFFIXES, TailedSource
+from hourmark.process.file_identity import FileIdentity
 from hourmark.records.ranges import file_id
 from hourmark_producer.checkpoint import database as changes
 from hourmark_producer.checkpoint import forgotten
@@ -28,7 +29,6 @@ from hourmark_producer.conditions import ConditionLog
 from hourmark_producer.files import waits
 from hourmark_producer.files.examination import examine, is_anchored, read_at
 from hourmark_producer.files.fingerprints import HEAD_BYTES
-from hourmark_producer.files.identity import FileIdentity
 from hourmark_producer.files.patterns import (
     PathPattern,
     PatternFindings,
@@ -48,7 +48,7 @@ from hourmark_producer.files.tracked_file import (
 from hourmark_producer.history.beginnings import StartPositions
 from hourmark_producer.history.match import ContentMatcher
 from hourmark_producer.history.remainders import RemainderFinder
-from hourmark_producer.history.rotated_names import former_names
+from hourmark_producer.history.rotated_names import find_compressed_candidates, former_names
 from hourmark_producer.watch.descriptors import DescriptorBudget
 from hourmark_producer.watch.packed_files import NewCompressedFiles
 from hourmark_producer.watch.retirement import FileRetirement
@@ -430,6 +430,7 @@ class FileScanner:
         self._moved.add(file)
 
     def _observe(self, file: TrackedFile, status: os.stat_result, at_s: float) -> None:
+        self.retirement.delivered.discard(file)
         before, progress, found, size = file.observed, file.progress, None, None
         may_differ = before.ends_with_nuls or (status.st_size, status.st_mtime_ns) != before.stamp
         if file.descriptor is not None and may_differ:
@@ -595,9 +596,13 @@ class FileScanner:
         if file.unfound < waits.UNFOUND_SCANS:
             return False
         paths = [path for listing in listings.values() for path in listing.values()]
-        if self.rests.is_remainder_pending(
-            file, [*paths, *self._packed.get(file.place.source, ())]
-        ) or self._unseen.may_be_under_examination(file):
+        paths += self._packed.get(file.place.source, ())
+        self.retirement.delivered.discard_if_packed(
+            file, find_compressed_candidates(file, paths, COMPRESSED_SUFFIXES)
+        )
+        if self.rests.is_remainder_pending(file, paths) or self._unseen.may_be_under_examination(
+            file
+        ):
             return False
         is_packed = file.rest is not None and file.rest.stage is RemainderStage.FINISHED
         if (is_packed or self.files.is_displaced(file)) and self._is_awaited(file):

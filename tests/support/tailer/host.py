@@ -11,9 +11,9 @@ from typing import Any
 from hourmark.clock import SystemClock
 from hourmark.config.groups import TailedSource
 from hourmark.config.groups import TailerSettings as TailerConfig
+from hourmark.process.file_identity import FileIdentity, identify, may_be_copied_up
 from hourmark_producer.checkpoint.database import Checkpoint
 from hourmark_producer.checkpoint.installation import lock_state_folder, open_installation
-from hourmark_producer.files.identity import FileIdentity, identify, may_be_copied_up
 from hourmark_producer.report.summary import RunSummary
 from hourmark_producer.tailer import Tailer
 from hourmark_producer.wiring import wire_tailer

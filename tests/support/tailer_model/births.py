@@ -17,13 +17,13 @@ def install() -> None:
     """Add to the birth times of this process what the file says now: no file is copied up while the
     tailer holds it open.
     """
-    from hourmark_producer.files import identity
+    from hourmark.process import file_identity
     from hourmark_producer.wiring import wire_tailer
 
     path = Path(os.environ.get(VARIABLE, "/nowhere"))
     if not path.exists():
         return
-    copied, real = json.loads(path.read_text()), identity._birth_ns
+    copied, real = json.loads(path.read_text()), file_identity._birth_ns
 
     def birth_ns(descriptor: int) -> int:
         born_ns = real(descriptor)
@@ -33,7 +33,7 @@ def install() -> None:
         inode = os.fstat(descriptor).st_ino
         return any(key.startswith(f"{inode}/") for key in copied)
 
-    identity._birth_ns = birth_ns
+    file_identity._birth_ns = birth_ns
     defaults = wire_tailer.__kwdefaults__
     assert defaults is not None and "may_be_copied_up" in defaults
     defaults["may_be_copied_up"] = may_be_copied_up

@@ -30,8 +30,8 @@ from tests.support.tailer_model.services import Services
 from tests.support.tailer_model.spawner import Spawner
 from tests.support.tailer_model.truth import File, Truth, now_ms
 
+from hourmark.process.file_identity import identify
 from hourmark.records.wire import REPORTS_PATH
-from hourmark_producer.files.identity import identify
 
 SETTLES_WITHIN_S: Final = 30.0
 DRAINS_WITHIN_S: Final = 60

@@ -4,6 +4,7 @@ keep none from being asked.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import threading
 from collections.abc import Iterator
@@ -23,6 +24,8 @@ from hourmark_declare.doctor.check_result import (
 )
 from hourmark_declare.doctor.check_runner import CHECKS, run_checks
 from hourmark_declare.doctor.cli import doctor
+from hourmark_infra.stack.layout import EDGE_NAMES
+from hourmark_infra.stack.state import new_state, save_state
 
 AWAY = """
 [kafka.edge]
@@ -69,6 +72,35 @@ def test_servers_that_are_away_are_findings_with_a_next_step(away: Path) -> None
         ("machine", "Java of mirror.java (/nonexistent/java)"),
     } <= subjects
     assert not (away.parent / "ledger.sqlite").exists()
+
+
+def test_a_stack_that_was_stopped_is_one_finding(
+    away: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    state = dataclasses.replace(new_state(), stopped_at_ms=1_767_225_600_000)
+    save_state(tmp_path, state)
+    monkeypatch.setenv("HOURMARK_HOME", str(tmp_path))
+    edge = ",".join(f"127.0.0.1:{state.ports[name]}" for name in EDGE_NAMES)
+    away.write_text(AWAY.format(folder=tmp_path).replace("127.0.0.1:1", edge, 1))
+    done = run("--config", str(away), "--json", "--only", "kafka,registry,components")
+    told = json.loads(done.stdout)
+    assert told["findings"] == 1
+    first, *others = told["answers"]
+    assert first == {
+        "check": "stack",
+        "subject": f"local stack ({tmp_path})",
+        "verdict": "finding",
+        "seen": "`hourmark down` stopped its servers at 2026-01-01 00:00:00Z; data is kept",
+        "to_do": "`hourmark up` starts the servers, `hourmark run` the components as well",
+    }
+    assert [(one["check"], one["verdict"]) for one in others] == [
+        ("kafka", "not asked"),
+        ("registry", "not asked"),
+        ("components", "not asked"),
+    ]
+    machine = json.loads(run("--config", str(away), "--json", "--only", "machine").stdout)
+    assert machine["answers"][0]["check"] == "stack"
+    assert {one["check"] for one in machine["answers"]} == {"stack", "machine"}
 
 
 def test_a_line_says_what_is_wrong_and_the_next_what_to_do(away: Path) -> None:

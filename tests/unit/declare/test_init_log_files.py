@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from hourmark.config.loading import load_config
 from hourmark.errors import ConfigError, HourmarkError, UsageError
+from hourmark.records.named_files import NAMED_FILES, read_named_files
 from hourmark.rules.event_types import read_declarations
 from hourmark_declare.init_cli import init
 from hourmark_producer.files.patterns import PathPattern, scan_patterns
@@ -69,6 +70,24 @@ def test_a_name_that_the_tailer_cannot_use_is_refused_with_the_next_step(
     with pytest.raises(UsageError, match=reason) as error:
         invoked(log, "--out", tmp_path / "out")
     assert "rename it" in str(error.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_files_are_recorded_as_they_were_before_their_lines_were_read(tmp_path: Path) -> None:
+    first, second = log_file(tmp_path / "a.log"), log_file(tmp_path / "b.log")
+    invoked(first, "--out", tmp_path / "out")
+    first.rename(tmp_path / "a.log.1")
+    log_file(first)
+    invoked(second, "--out", tmp_path / "out")
+    one, two = read_named_files(tmp_path / "out" / NAMED_FILES)
+    assert (one.path, two.path) == (str(first), str(second))
+    assert one.identity.inode == (tmp_path / "a.log.1").stat().st_ino != first.stat().st_ino
+    assert (one.head, one.size) == (LINE.encode(), len(LINE))
+
+
+def test_nothing_is_recorded_without_a_configuration(tmp_path: Path) -> None:
+    log = log_file(tmp_path / "a.log")
+    CliRunner().invoke(init, [str(log), "--out", str(tmp_path / "out")], catch_exceptions=False)
     assert not (tmp_path / "out").exists()
 
 

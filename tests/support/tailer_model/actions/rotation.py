@@ -14,7 +14,7 @@ from tests.support.tailer_model.packing import SUFFIXES, packed, suffix_of
 from tests.support.tailer_model.truth import File
 from tests.support.tailer_model.world import World
 
-from hourmark_producer.files.identity import identify
+from hourmark.process.file_identity import identify
 
 
 def make_way(world: World) -> None:

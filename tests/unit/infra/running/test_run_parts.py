@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,6 @@ from hourmark_infra.running.closed_buckets import (
     unclosed_types,
 )
 from hourmark_infra.running.run import (
-    MergedLog,
     Run,
     RunOutcome,
     describe_missing_files,
@@ -44,7 +44,9 @@ from hourmark_infra.running.run import (
     names_kafka,
     run_and_wait,
 )
+from hourmark_infra.running.stack_holder import record_holder
 from hourmark_infra.running.supervisor import PAUSE_MAX_S, STEADY_S, Supervisor
+from hourmark_infra.stack.control import LocalStack
 from hourmark_infra.stack.process import Process, spawn
 
 STACK = {
@@ -118,10 +120,111 @@ paths = ["/var/log/app.log"]
     said: list[str] = []
     logs = (Path("/var/log/app.log"), Path("/var/log/other.log"))
     assert find_new_logs(logs, settings, said.append) == logs[1:]
-    assert said == ["/var/log/app.log is read already, as source app: only new lines are delivered"]
+    assert said == [
+        "/var/log/app.log is in the configuration already, as source app: lines that were not "
+        "delivered before are delivered"
+    ]
     assert find_new_logs([Path("/var/log/new/../app.log")], settings, said.append) == ()
     assert find_new_logs(logs, "", said.append) == logs
     assert find_new_logs(logs, "[", said.append) == logs, "`hourmark init` reports the mistake"
+
+
+def test_a_file_that_a_source_excludes_is_not_read_by_it(tmp_path: Path) -> None:
+    (tmp_path / "app.log").write_text("x\n")
+    (tmp_path / "app.debug").write_text("x\n")
+    (tmp_path / "link.log").symlink_to("app.debug")
+    settings = f"""
+[[tailer.sources]]
+name = "app"
+paths = ["{tmp_path}/*"]
+exclude = ["*.debug", "{tmp_path}/link.*"]
+"""
+    said: list[str] = []
+    logs = [tmp_path / "app.log", tmp_path / "app.debug"]
+    assert find_new_logs(logs, settings, said.append) == (tmp_path / "app.debug",)
+    assert len(said) == 1 and "source app" in said[0]
+    gone = settings.replace("/*", "/gone.debug")
+    assert find_new_logs([tmp_path / "gone.debug"], gone, said.append) == (tmp_path / "gone.debug",)
+
+
+def test_a_source_that_excludes_all_its_files_is_named(tmp_path: Path) -> None:
+    (tmp_path / "app.debug").write_text("x\n")
+    source = TailedSource(name="app", paths=[f"{tmp_path}/*"], exclude=["*.debug"])
+    assert [*describe_missing_files([source])] == [
+        f"source app: exclude (*.debug) leaves out every file that matches {tmp_path}/*, so nothing "
+        "of it is delivered"
+    ]
+
+
+class RegisteredFirst(Exception):
+    """Servers would be started now."""
+
+
+@pytest.fixture
+def registered(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """The calls of commands until servers are started or types applied, which fails."""
+    calls: list[tuple[str, ...]] = []
+
+    def query_json(self: Components, *arguments: str, seconds: float) -> Any:
+        calls.append(arguments)
+        settings = tomllib.loads(self.config.read_text())
+        assert settings["tailer"]["state_dir"] and settings["tailer"]["sources"], "it can be run"
+        return {"rotated": {"/x/a.log": "/x/a.log.1"}, "missing": ["/x/b.log"]}
+
+    def started(*_: object, **__: object) -> None:
+        raise RegisteredFirst
+
+    monkeypatch.setattr(Components, "query_json", query_json)
+    monkeypatch.setattr(Components, "run_repeatable", started)
+    monkeypatch.setattr(LocalStack, "up", started)
+    monkeypatch.setattr("hourmark_infra.running.run.export_java_home", lambda: None)
+    return calls
+
+
+def written_configuration(folder: Path, *, has_kafka: bool) -> Path:
+    file = folder / "hourmark.toml"
+    (folder / "types").mkdir(parents=True)
+    (folder / "types" / "sources.toml").touch()
+    kafka = '[kafka.edge]\nbootstrap = "x:1"\n' if has_kafka else ""
+    state = f'state_dir = "{folder}/tailer"\n' if has_kafka else ""
+    file.write_text(
+        f'{kafka}[types]\ndir = "{folder}/types"\n[tailer]\n{state}'
+        '[[tailer.sources]]\nname = "a"\npaths = ["/x/a.log"]\n'
+    )
+    (folder / "named-files.json").write_text("[]")
+    return file
+
+
+@pytest.mark.parametrize("has_kafka", [True, False])
+def test_log_files_are_registered_before_anything_is_started(
+    tmp_path: Path, registered: list[tuple[str, ...]], *, has_kafka: bool
+) -> None:
+    said: list[str] = []
+    file = written_configuration(tmp_path / "pipeline", has_kafka=has_kafka)
+    with pytest.raises(RegisteredFirst):
+        Run(tmp_path / "home", file, SystemClock(), said.append).run_once()
+    named = file.parent / "named-files.json"
+    assert registered == [("tail", "register", "--named", str(named))]
+    assert not named.exists(), "a run after `hourmark purge` begins with the present files"
+    told = "\n".join(said)
+    assert "/x/a.log was rotated after" in told and "delivered from /x/a.log.1" in told
+    assert "/x/b.log was rotated or deleted" in told
+
+
+def test_log_files_are_not_registered_with_the_tailer_of_another_configuration(
+    tmp_path: Path, registered: list[tuple[str, ...]]
+) -> None:
+    home = tmp_path / "home"
+    file, other = (
+        written_configuration(tmp_path / name, has_kafka=False) for name in ("pipeline", "other")
+    )
+    (home / "stack").mkdir(parents=True)
+    (home / "stack" / "hourmark.toml").touch()
+    record_holder(home, other)
+    with pytest.raises(RegisteredFirst):
+        Run(home, file, SystemClock(), print).run_once()
+    assert registered == []
+    assert (file.parent / "named-files.json").exists()
 
 
 def test_sources_without_a_file_are_named(tmp_path: Path) -> None:
@@ -184,11 +287,20 @@ def test_dead_letters_are_told_with_their_reasons_and_the_next_step() -> None:
     )
 
 
-def test_losses_are_told_with_the_next_step() -> None:
-    tailed = {"dead_letter_reasons": {}, "lost_bytes": 5000, "unknown_losses": 1}
-    (line, *_) = describe_outcome(outcome(tailed=tailed))
-    assert line.startswith("lost in this and earlier runs: 5,000 bytes, and an unknown number")
-    assert "`hourmark tail status` names the files" in line
+def test_losses_are_told_with_their_files_and_the_next_step() -> None:
+    tailed = {
+        "dead_letter_reasons": {},
+        "lost_bytes": 5000,
+        "unknown_losses": 1,
+        "lost_files": ["/x/app.log", "/x/b.log"],
+    }
+    lines = [*describe_outcome(outcome(tailed=tailed))]
+    assert lines[0] == (
+        "lost in this and earlier runs: 5,000 bytes, and possibly more on 1 occasion, by deletion or "
+        "truncation before they were read, in /x/app.log, /x/b.log; `hourmark tail status --config "
+        "c.toml` shows when"
+    )
+    assert "after 7 s every line that was read is where" in lines[1], "not every line at all"
 
 
 def test_a_bucket_that_was_not_awaited_is_named() -> None:
@@ -260,21 +372,6 @@ def test_back_filled_buckets_of_a_type_that_had_closed_nothing_are_told_too() ->
     before = next_hours([{"type": "a", "last_hour": None, "next_hour": "2026-11-21T05"}])
     rows = [row("a", "2005-06-03T15", events=3)]
     assert buckets_closed_since(rows, before) == rows
-
-
-def test_one_log_has_each_whole_line_once_with_its_name(tmp_path: Path) -> None:
-    said: list[str] = []
-    (tmp_path / "a").write_text("of an earlier run\n")
-    log = MergedLog({"a": tmp_path / "a", "later": tmp_path / "b"}, said.append)
-    for text in ("first\nsec", "ond\n", "", "z" * (1 << 17) + "\nend\n"):
-        with (tmp_path / "a").open("a") as file:
-            file.write(text)
-        log.print_new_lines()
-    (tmp_path / "b").write_bytes(b"\xff\n")
-    log.print_new_lines()
-    assert said[:2] == ["a     | first", "a     | second"]
-    assert "".join(line.removeprefix("a     | ") for line in said[2:-2]) == "z" * (1 << 17)
-    assert said[-2:] == ["a     | end", "later | \ufffd"]
 
 
 class Short(Components):

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from itertools import pairwise
+from pathlib import Path
 
+import pytest
 from tests.support.clock import FakeClock
 from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
+from hourmark.config.loading import Config
+from hourmark.errors import Unavailable
+from hourmark_infra.running import run
 from hourmark_infra.running.progress import RunProgress
+from hourmark_infra.stack.control import LocalStack
 
 
 def test_a_message_has_the_seconds_since_the_start() -> None:
@@ -62,3 +69,46 @@ def test_other_messages_are_no_silence_and_a_new_text_is_reported_at_once() -> N
         replace("y")
         time.sleep(0.05)
     assert said == ["[    0 s] waiting for y"], "the clock stands still: there was no silence"
+
+
+def test_nested_waits_share_one_thread() -> None:
+    progress = RunProgress(list[str]().append, SystemClock())
+    before = threading.active_count()
+    with progress.awaiting("x"), progress.awaiting("y"), progress.awaiting("z"):
+        assert threading.active_count() == before + 1
+    assert threading.active_count() == before
+
+
+class QuickClock(SystemClock):
+    """A clock that is a hundred times as fast."""
+
+    def monotonic_s(self) -> float:
+        return super().monotonic_s() * 100
+
+
+def test_the_start_of_a_run_is_never_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading declarations, the search for Java and the lock of the stack have no wait of their
+    own, or had none.
+    """
+    said = list[str]()
+
+    def is_reported(*_: object, **__: object) -> Config:
+        count = len(said)
+        wait_for(lambda: len(said) > count, "the step is reported")
+        return Config()
+
+    def ends(*_: object, **__: object) -> None:
+        is_reported()
+        raise Unavailable("no stack")
+
+    monkeypatch.setattr(run, "read_declarations", is_reported)
+    monkeypatch.setattr(run, "export_java_home", is_reported)
+    monkeypatch.setattr(LocalStack, "load_or_create", ends)
+    (tmp_path / "hourmark.toml").touch()
+    made = run.Run(tmp_path, tmp_path / "hourmark.toml", QuickClock(), said.append)
+    for begin in (made.run_once, made.run_until_stopped):
+        with pytest.raises(Unavailable, match="no stack"):
+            begin()
+    assert any("waiting for Java" in message for message in said)

@@ -12,8 +12,8 @@ import pytest
 from tests.support.tailer.host import lines
 from tests.support.waiting import wait_for
 
+from hourmark.process.file_identity import identify
 from hourmark_producer.files.fingerprints import ANCHOR_BYTES, HEAD_BYTES, Truncation
-from hourmark_producer.files.identity import identify
 from hourmark_producer.files.tracked_file import (
     FileAccount,
     FileLocation,

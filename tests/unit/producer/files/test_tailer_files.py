@@ -17,8 +17,8 @@ from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
 from hourmark.config.groups import TailedSource
+from hourmark.process.file_identity import FileIdentity, identify
 from hourmark_producer.files import waits
-from hourmark_producer.files.identity import FileIdentity, identify
 
 
 def narrow(host: Host) -> None:

@@ -182,7 +182,7 @@ def test_a_shrink_seen_before_a_stop_is_not_forgotten(host: Host, recorder: Reco
 def test_a_file_removed_while_the_agent_is_down_is_unknown_loss(
     host: Host, recorder: Recorder, caplog: pytest.LogCaptureFixture
 ) -> None:
-    host.drain(lines(100))
+    host.once(lines(100))
     host.append(lines(5000, 100))
     host.app.unlink()
     with caplog.at_level(logging.WARNING):
@@ -191,6 +191,68 @@ def test_a_file_removed_while_the_agent_is_down_is_unknown_loss(
     assert str(host.app) in caplog.text
     (loss,) = occasions(host)
     assert (loss.source, loss.path, loss.unknown) == ("app", str(host.app), 1) and loss.at_ms > 0
+
+
+def test_a_file_removed_after_a_goodbye_is_no_loss_if_it_was_delivered(
+    host: Host, recorder: Recorder
+) -> None:
+    host.drain(lines(100))
+    host.app.unlink()
+    summary = host.drain()
+    assert (summary.lost_bytes, summary.unknown_losses) == (0, 0)
+    assert occasions(host) == []
+    assert said(recorder) == (0, 0)
+
+
+def test_a_file_removed_after_a_goodbye_whose_inode_is_used_again_is_no_loss(
+    host: Host, recorder: Recorder
+) -> None:
+    host.drain(lines(100))
+    host.app.unlink()
+    host.drain(lines(50, 1000))
+    assert said(recorder) == (0, 0)
+    assert sorted(recorder.text().splitlines()) == (lines(100) + lines(50, 1000)).splitlines()
+
+
+def test_a_file_removed_after_a_goodbye_is_a_loss_of_what_was_not_delivered(
+    host: Host, recorder: Recorder
+) -> None:
+    host.drain(lines(100) + b"half")
+    host.app.unlink()
+    assert host.drain().unknown_losses == 1, "its end was seen, and is gone"
+
+
+def test_a_run_after_a_goodbye_ends_what_the_goodbye_said(host: Host, recorder: Recorder) -> None:
+    host.drain(lines(100))
+    host.once(lines(100, 100))
+    host.app.unlink()
+    assert host.drain().unknown_losses == 1
+
+
+def test_a_file_removed_after_a_goodbye_that_was_packed_unreadably_is_unknown_loss(
+    host: Host, recorder: Recorder
+) -> None:
+    host.drain(lines(100))
+    host.append(lines(50, 100))
+    host.app.rename(host.logs / "app.log.1.lz4")
+    (host.logs / "other").write_bytes(b"packed")
+    (host.logs / "other").replace(host.logs / "app.log.1.lz4")
+    assert host.drain().unknown_losses == 1
+
+
+@pytest.mark.parametrize(("idle_s", "unknown"), [(0.0, 0), (600.0, 1)])
+def test_an_idle_rotated_file_removed_while_the_tailer_is_down_is_no_loss(
+    host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, idle_s: float, unknown: int
+) -> None:
+    monkeypatch.setattr("hourmark_producer.files.waits.UNMATCHED_LINGER_S", idle_s)
+    host.once(lines(100))
+    rotated = host.logs / "app.log.1"
+    host.app.rename(rotated)
+    host.once(lines(50, 100))
+    rotated.unlink()
+    assert host.drain().unknown_losses == unknown
+    host.app.unlink()
+    assert host.once().unknown_losses == unknown, "the file of a goodbye"
 
 
 def test_a_deleted_file_that_was_held_open_leaves_nothing_unknown(

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from tests.support.tailer.host import lines
 
+from hourmark.process.file_identity import FileIdentity
 from hourmark_producer.checkpoint.archives import save_departed
 from hourmark_producer.checkpoint.database import Checkpoint
 from hourmark_producer.files.fingerprints import HEAD_BYTES
-from hourmark_producer.files.identity import FileIdentity
 from hourmark_producer.files.tracked_file import (
     EarlierGenerations,
     FileLocation,

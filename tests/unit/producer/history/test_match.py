@@ -11,10 +11,10 @@ import pytest
 from tests.support.clock import FakeClock
 from tests.support.tailer.host import lines
 
+from hourmark.process.file_identity import FileIdentity, identify
 from hourmark_producer.checkpoint.archives import save_departed
 from hourmark_producer.checkpoint.database import Checkpoint
 from hourmark_producer.files.fingerprints import ANCHOR_BYTES, HEAD_BYTES
-from hourmark_producer.files.identity import FileIdentity, identify
 from hourmark_producer.files.remainder import RemainderSearch
 from hourmark_producer.files.tracked_file import (
     FileAccount,

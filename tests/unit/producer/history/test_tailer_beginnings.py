@@ -12,12 +12,12 @@ from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
+from hourmark.config.globs import matches_any_glob
 from hourmark.config.groups import TailedSource
 from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark.errors import ConfigError
 from hourmark_producer.checkpoint.books import SourceBalance
 from hourmark_producer.checkpoint.database import Change, Checkpoint, CheckpointFailed
-from hourmark_producer.files.patterns import matches_any_glob
 from hourmark_producer.history import beginnings
 from hourmark_producer.settings import validate_settings
 

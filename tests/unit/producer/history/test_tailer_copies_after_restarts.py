@@ -16,9 +16,9 @@ from tests.support.tailer.recorder import Recorder, recording
 from tests.support.waiting import wait_for
 
 from hourmark.config.groups import TailedSource
+from hourmark.process.file_identity import identify
 from hourmark_producer.checkpoint import database as changes
 from hourmark_producer.files import waits
-from hourmark_producer.files.identity import identify
 from hourmark_producer.files.tracked_file import FilePosition
 from hourmark_producer.history import rotated_names
 

@@ -268,7 +268,7 @@ def test_where_several_begin_alike_little_tells_nothing(host: Host, recorder: Re
 def test_two_files_never_take_their_rest_from_one(host: Host, recorder: Recorder) -> None:
     host.settings["sources"] = [TailedSource(name="app", paths=[f"{host.logs}/*.log*"])]
     host.append(lines(100), host.logs / "other.log")
-    host.drain(lines(100))
+    host.once(lines(100))
     (host.logs / "other.log").unlink()
     host.append(lines(100, 100))
     pack(host)
@@ -316,7 +316,7 @@ def test_over_long_lines_of_a_rest(host: Host, recorder: Recorder) -> None:
 def test_without_birth_times_the_successor_has_the_next_generation(
     host: Host, recorder: Recorder
 ) -> None:
-    from hourmark_producer.files.identity import identify
+    from hourmark.process.file_identity import identify
 
     host.identify = lambda descriptor: identify(descriptor)._replace(birth_ns=0)
     host.drain(lines(100))

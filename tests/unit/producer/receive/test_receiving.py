@@ -17,7 +17,7 @@ from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
 from hourmark.errors import ConfigError
-from hourmark_producer.files.identity import identify
+from hourmark.process.file_identity import identify
 from hourmark_producer.receive import spools
 from hourmark_producer.receive.standard_input import StandardInput
 

@@ -14,8 +14,8 @@ from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
 from hourmark.config.groups import TailedSource
+from hourmark.process.file_identity import FileIdentity
 from hourmark.records.ranges import ByteRange
-from hourmark_producer.files.identity import FileIdentity
 from hourmark_producer.files.tracked_file import (
     NEVER,
     FileAccount,

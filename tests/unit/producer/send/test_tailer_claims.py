@@ -110,7 +110,7 @@ def test_a_link_switched_while_the_agent_was_down_loses_nothing_of_its_old_targe
 def test_a_file_that_vanished_unread_does_not_hold_the_claim_back_for_ever(
     host: Host, recorder: Recorder
 ) -> None:
-    host.drain(lines(10))
+    host.once(lines(10))
     host.app.rename(host.logs.parent / "rotated away")
     recorder.reports.clear()
     with host.running():

@@ -87,7 +87,7 @@ def test_one_whose_content_is_from_before_the_latest_look_is_old(
 def test_what_was_read_and_is_gone_is_known_when_it_comes_back_packed(
     host: Host, recorder: Recorder
 ) -> None:
-    host.drain(lines(100))
+    host.once(lines(100))
     content = host.app.read_bytes()
     host.app.unlink()
     host.append(lines(100, 1000))
@@ -179,7 +179,7 @@ def test_a_damaged_one_is_not_what_is_unknown_of_a_file_that_vanished_before(
     host: Host, recorder: Recorder
 ) -> None:
     packed(host, "app.log.1.gz", lines(9, 500))
-    host.drain(lines(100))
+    host.once(lines(100))
     host.app.unlink()
     with host.running():
         wait_for(lambda: recorder.last.unknown_losses == 1, "the file is missed")
@@ -210,7 +210,7 @@ def test_what_is_excluded_stays_so_once_it_is_packed(host: Host, recorder: Recor
 def test_a_last_line_without_its_end_is_lost_and_counted(
     host: Host, recorder: Recorder, birth_ns: int | None
 ) -> None:
-    from hourmark_producer.files.identity import identify
+    from hourmark.process.file_identity import identify
 
     if birth_ns is not None:
         host.identify = lambda descriptor: identify(descriptor)._replace(birth_ns=0)

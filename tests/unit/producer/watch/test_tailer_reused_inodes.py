@@ -145,7 +145,7 @@ def test_equal_content_on_the_inode_is_another_file_unless_the_name_derives_from
     Names as rotation gives them are compared by content, as for any other copy.
     """
     host.settings["sources"] = [TailedSource(name="app", paths=[f"{host.logs}/*.log*"])]
-    host.drain(lines(20))
+    host.once(lines(20))
     host.copy_up()
     host.app.rename(host.logs / name)
     summary = host.drain()
@@ -162,7 +162,7 @@ def test_equal_content_under_the_same_name_on_the_inode_is_another_file(
     """A program that deletes its log and writes the same lines again, where files are not copied
     up: the birth time tells the files apart.
     """
-    host.drain(lines(20))
+    host.once(lines(20))
     host.copy_up()
     host.may_be_copied_up = lambda _: False
     summary = host.drain()

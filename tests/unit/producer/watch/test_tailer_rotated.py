@@ -18,7 +18,7 @@ from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
 from hourmark.config.groups import TailedSource
-from hourmark_producer.files.identity import FileIdentity, identify
+from hourmark.process.file_identity import FileIdentity, identify
 from hourmark_producer.report.summary import RunSummary
 
 

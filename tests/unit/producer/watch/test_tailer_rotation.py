@@ -17,7 +17,7 @@ from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
 from hourmark.config.groups import TailedSource
-from hourmark_producer.files.identity import identify
+from hourmark.process.file_identity import identify
 
 ROUNDS = 5
 
