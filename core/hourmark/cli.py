@@ -35,7 +35,7 @@ COMMAND_GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         ),
         "status": (
             "hourmark.commands.status:status",
-            "Show what is in trouble, since when, and what to do, for servers and components.",
+            "Show current problems of servers and components, since when, and what to do.",
         ),
         "bucket": (
             "hourmark_etl.operators.bucket:bucket",

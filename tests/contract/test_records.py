@@ -313,7 +313,7 @@ def test_a_range_without_extras_is_what_it_was() -> None:
         ({"Hourmark-Record-Start": ""}, "says something"),
         ({"Hourmark-Record-Start": "é"}, "percent-encoded"),
         ({"Hourmark-Record-Start": "x" * 1001}, "1000 bytes"),
-        ({"Hourmark-Folding": "1"}, "does not know the header Hourmark-Folding; upgrade"),
+        ({"Hourmark-Folding": "1"}, "does not support the header Hourmark-Folding; upgrade"),
     ],
 )
 def test_a_range_that_is_not_understood_is_refused_and_never_misread(
@@ -498,7 +498,7 @@ def test_a_revision_that_was_altered_is_refused() -> None:
         ({"fields": [{"name": "event_id", "type": "long"}]}, "envelope"),
         ({"fields": [{"name": "n", "type": "nonsense"}]}, "Avro"),
         ({"fields": [{"name": "n", "type": "long"}] * 2}, "twice"),
-        ({"line": LineRule(payload="text", field="m")}, "none of the fields"),
+        ({"line": LineRule(payload="text", field="m")}, "not one of the fields"),
         ({"fields": [{"name": "0", "type": "long"}]}, "field name"),
     ],
 )

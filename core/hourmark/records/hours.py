@@ -71,8 +71,8 @@ class Hour:
         match = _LABEL.fullmatch(label)
         if match is None:
             raise ValueError(
-                f"{label!r} is no hour; write it as 2026-11-21T05, or 2026-11-21T05:07 "
-                "where buckets are minutes"
+                f"{label!r} is not a valid hour; write it as 2026-11-21T05, or as "
+                "2026-11-21T05:07 if buckets are shorter than an hour"
             )
         date, hour, minute = match.groups()
         start = dt.datetime.fromisoformat(f"{date}T{hour}:{minute or '00'}:00+00:00")

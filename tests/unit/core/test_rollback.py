@@ -135,7 +135,7 @@ def test_a_machine_without_a_tailer_has_nothing_to_say(tmp_path: Path) -> None:
 
 def test_several_ranges_of_a_file_on_their_way_are_in_the_way(tmp_path: Path) -> None:
     (found,) = seen(of_tailer.obstacles(checkpoint(tmp_path, several=True), OLDER))
-    assert found.startswith("it has format 2: several ranges of a file are on their way")
+    assert found.startswith("it has format 2, because several ranges of a file are in flight")
     assert (
         seen(of_tailer.obstacles(Config(tailer=TailerSettings(state_dir=tmp_path)), KNOWS_ALL))
         == []
@@ -149,7 +149,7 @@ def test_ranges_that_say_more_are_in_the_way(tmp_path: Path, field: str, value: 
     (found,) = seen(
         of_tailer.obstacles(checkpoint(tmp_path, several=False, **{field: value}), OLDER)
     )
-    assert found == f"1 ranges on their way say {field}, which 0.2.0 cannot send"
+    assert found == f"1 ranges in flight contain {field}, which 0.2.0 cannot send"
     assert (
         seen(of_tailer.obstacles(Config(tailer=TailerSettings(state_dir=tmp_path)), KNOWS_ALL))
         == []
@@ -268,7 +268,7 @@ def run(config_file: Path, *arguments: str) -> Result:
 def test_where_nothing_is_in_the_way_it_ends_well(config_file: Path, tmp_path: Path) -> None:
     checkpoint(tmp_path)
     done = run(config_file, "--only", "tailer")
-    assert (done.exit_code, done.stdout.splitlines()) == (0, ["well        tailer"])
+    assert (done.exit_code, done.stdout.splitlines()) == (0, ["ok          tailer"])
 
 
 def test_where_there_is_nothing_to_look_at_it_is_not_called_well(
@@ -278,17 +278,16 @@ def test_where_there_is_nothing_to_look_at_it_is_not_called_well(
     tailer, etl = done.stdout.splitlines()
     assert done.exit_code == 0
     assert tailer.startswith(f"absent      tailer: there is no checkpoint at {tmp_path}/")
-    assert etl == f"absent      etl: there is no ledger at {tmp_path}/ledger.sqlite (etl.ledger)"
+    assert etl == f"absent      etl: no ledger exists at {tmp_path}/ledger.sqlite (etl.ledger)"
 
 
 def test_each_thing_in_the_way_is_told_with_what_to_do(config_file: Path, tmp_path: Path) -> None:
     checkpoint(tmp_path, several=True)
     config_file.write_text(config_file.read_text() + '[types]\nfirst_hour = "2026-11-24T00"\n')
     done = run(config_file, "--only", "tailer")
-    assert isinstance(done.exception, Finding) and "2 things in the way" in str(done.exception)
+    assert isinstance(done.exception, Finding) and "2 obstacles" in str(done.exception)
     assert (
-        f"IN THE WAY  {config_file}: 0.2.0 does not know types.first_hour, and does not "
-        "start with it"
+        f"obstacle    {config_file}: 0.2.0 does not support types.first_hour and refuses to start"
     ) in done.stdout
     assert (
         "do: start the tailer, wait until `hourmark tail status` shows nothing in flight"
@@ -303,7 +302,7 @@ def test_a_setting_of_the_environment_is_in_the_way_too(
     monkeypatch.setenv("HOURMARK_TAILER__RANGES_IN_FLIGHT", "2")
     done = run(config_file, "--only", "tailer")
     assert isinstance(done.exception, Finding)
-    assert "the environment: 0.2.0 does not know tailer.ranges_in_flight," in done.stdout
+    assert "the environment: 0.2.0 does not support tailer.ranges_in_flight," in done.stdout
 
 
 def test_what_cannot_be_asked_is_no_yes(config_file: Path) -> None:

@@ -91,11 +91,14 @@ def test_what_avro_has_is_accepted(accepted: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("refused", "said"),
     [
-        (field(["null", ["string"]]), "type: branch 2: a union cannot be directly within a union"),
+        (
+            field(["null", ["string"]]),
+            "type: branch 2: a union cannot directly contain another union",
+        ),
         (field(array(["int", ["int"]])), "type: items: branch 2"),
         (field({"type": ["int"]}), "no Avro type"),
         (field({"type": {"type": "int"}}), "no Avro type"),
-        (field([]), "at least a branch"),
+        (field([]), "at least one branch"),
         (field(["string", "string"]), "of the type string already"),
         (field(["string", logical("string", "uuid")]), "of the type string already"),
         (field([array("int"), array("long")]), "of the type array already"),
@@ -168,24 +171,24 @@ def test_what_avro_has_is_accepted(accepted: dict[str, Any]) -> None:
         ),
         (
             field({**POINT, "fields": [field("lang")]}),
-            "field 'f': type: hourmark.events.Point: field 'f': type: there is no type",
+            "field 'f': type: hourmark.events.Point: field 'f': type: unknown type",
         ),
         (field({"type": "record", "name": "R"}), "needs fields"),
-        (field("lang"), "there is no type hourmark.events.lang"),
-        (field({"type": "lang"}), "'lang' is no type of Avro's"),
+        (field("lang"), "unknown type hourmark.events.lang"),
+        (field({"type": "lang"}), "'lang' is not a type of Avro"),
         (field(logical("bytes", "decimal")), "precision"),
         (field(logical("bytes", "decimal", precision=2, scale=3)), "precision"),
         (field({"type": "bytes", "logicalType": 7}), "logicalType"),
         (field(7), "no Avro type"),
         (field(None), "no Avro type"),
-        ({"name": "f"}, "it has no type"),
+        ({"name": "f"}, "`type` is missing"),
         ({"type": "int"}, "needs a name"),
         ({"name": "1f", "type": "int"}, "needs a name"),
         ({"name": 7, "type": "int"}, "needs a name"),
         ("f", "needs a name"),
         (field(deep(200)), "levels deep"),
         (field("int", x=nested(200)), "levels deep"),
-        (field("int", x={1: 2}), "a key of JSON is a string"),
+        (field("int", x={1: 2}), "keys of a JSON object must be strings"),
     ],
 )
 def test_what_cannot_be_applied_is_refused_with_its_place(refused: object, said: str) -> None:
@@ -199,7 +202,10 @@ def test_what_cannot_be_applied_is_refused_with_its_place(refused: object, said:
     ("fields", "said"),
     [
         ([field("int"), field("int")], "'f': it is declared twice"),
-        ([{"name": "event_id", "type": "int"}], "'event_id': the name is the envelope's"),
+        (
+            [{"name": "event_id", "type": "int"}],
+            "'event_id': the name is reserved for the event envelope",
+        ),
         ([field("int", aliases=["event_id"])], "aliases: 'event_id'"),
         ([field("int", aliases=["g"]), {"name": "g", "type": "int"}], "aliases: 'g'"),
         (
@@ -413,7 +419,7 @@ def test_whatever_is_accepted_survives(fields: list[dict[str, Any]]) -> None:
         ),
         (
             f'type = "int"\nn = 0x{"f" * 9000}',
-            r"u\.toml:\n  fields: field 'x': n: a whole number is beyond 64 bits",
+            r"u\.toml:\n  fields: field 'x': n: an integer does not fit into 64 bits",
         ),
         (f'type = "int"\nn = {"9" * 9000}', r"u\.toml is no valid TOML"),
         (f"type = {'[' * 5000}", r"u\.toml is no valid TOML"),
@@ -448,7 +454,7 @@ def test_a_type_whose_topic_would_never_be_copied_is_refused_where_it_is_declare
 ) -> None:
     (tmp_path / f"{name}.toml").write_text(f'name = "{name}"\nfields = []\n')
     with pytest.raises(
-        TypeFileError, match=f"MirrorMaker 2 takes events.{name} for a topic of its own"
+        TypeFileError, match=f"MirrorMaker 2 treats events.{name} as one of its internal topics"
     ):
         read_declarations(tmp_path)
     assert EventType.model_validate({"name": name, "fields": []}).name == name

@@ -161,12 +161,12 @@ def test_a_schema_that_the_registry_refuses_is_to_be_changed(
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        (400, "look in its log"),
+        (400, "check its log"),
         (401, "credentials"),
         (403, "may not"),
         (429, "later"),
-        (500, "look in its log"),
-        (503, "look in its log"),
+        (500, "check its log"),
+        (503, "check its log"),
     ],
 )
 def test_a_refusal_for_now_says_what_to_look_at(what: str, code: int, said: str) -> None:

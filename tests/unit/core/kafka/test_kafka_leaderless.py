@@ -174,7 +174,7 @@ def test_after_a_failure_a_new_client_asks(play: Play) -> None:
     admin: Any = cluster.admin
     assert cluster.topics(["gone"]) == {} and admin.connected == 1
     with pytest.raises(
-        Unavailable, match=r"is it up, and still there \(kafka\.edge\.bootstrap\)\?"
+        Unavailable, match=r"its address is still correct \(kafka\.edge\.bootstrap\)\."
     ):
         cluster.topics(["a"])
     assert admin.connected == 2
