@@ -44,7 +44,7 @@ def obstacles(config: Config, older: OlderVersion) -> Iterator[Obstacle]:
     if (pid := StateFolder(config.tailer.state_dir, "tailer").holder()) is not None:
         yield Obstacle(
             where,
-            f"a tailer runs (process {pid}): its final state is not known yet",
+            f"a tailer is running (process {pid}), so its final state is not known yet",
             "stop it with SIGTERM and try again",
         )
     with open_read_only(path) as db:
@@ -55,16 +55,15 @@ def obstacles(config: Config, older: OlderVersion) -> Iterator[Obstacle]:
     if version not in older.checkpoints:
         yield Obstacle(
             where,
-            f"it has format {version}: several ranges of a file are on their way, or "
-            "bodies lie beside it, of which "
-            f"{older.name} knows nothing",
+            f"it has format {version}, because several ranges of a file are in flight, or bodies "
+            f"are stored in separate files; {older.name} does not support this",
             _END_IN_ORDER,
         )
     for name in older.no_range_fields:
         if count := fields[name]:
             yield Obstacle(
                 where,
-                f"{count} ranges on their way say {name}, which {older.name} cannot send",
+                f"{count} ranges in flight contain {name}, which {older.name} cannot send",
                 _END_IN_ORDER,
             )
     if not older.finds_the_rest:

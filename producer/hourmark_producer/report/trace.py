@@ -343,12 +343,13 @@ _ROTATED: Final = re.compile(
 )  # suffixes that logrotate and gzip append to a name
 _STAGE_TEXTS: Final = {
     TraceStage.NOT_FOLLOWED: (
-        "not followed: the checkpoint knows no such file",
-        "does a pattern of tailer.sources name it, and has the tailer run since?",
+        "not tracked: the checkpoint does not contain this file",
+        "check that a pattern of tailer.sources matches the file, and that the tailer has run "
+        "since then",
     ),
     TraceStage.NO_SUCH_LINE: (
-        "no such line: the file ends before it",
-        "count from 1, in the file as it is now",
+        "no such line: the file is shorter",
+        "count lines from 1 in the current content of the file",
     ),
     TraceStage.TRUNCATED: (
         "truncated: the file no longer contains what was read of it",
@@ -358,15 +359,15 @@ _STAGE_TEXTS: Final = {
         ),
     ),
     TraceStage.NOT_READ: (
-        "not read yet, or its line or record has no end yet",
+        "not read yet, or its line or record is incomplete",
         "`hourmark tail status` shows whether the tailer runs, and its errors",
     ),
     TraceStage.SPOOLED: (
-        "spooled: read, durable on this host, and not acknowledged yet",
+        "spooled: read and durable on this host, but not acknowledged yet",
         "`hourmark tail status` shows whether a delivery service responds",
     ),
     TraceStage.ACKNOWLEDGED: (
-        "acknowledged: a delivery service has it, and Kafka before that",
+        "acknowledged: a delivery service has stored it in Kafka",
         (
             "`hourmark trace --from` with the output of --json, on a host that can reach "
             "the clusters, shows when it was delivered and where it is now"
@@ -381,8 +382,9 @@ _STAGE_TEXTS: Final = {
     ),
     TraceStage.PACKED: (
         (
-            "packed: the checkpoint does not know the original of this file; it forgets a "
-            "file that is gone once all of it is acknowledged or counted as lost"
+            "compressed: the checkpoint does not contain the original of this file; a deleted "
+            "file is removed from the checkpoint once all of it is acknowledged or counted as "
+            "lost"
         ),
         (
             "on a host that can reach the clusters, by the path under which it was read: "

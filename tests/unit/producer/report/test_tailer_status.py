@@ -121,7 +121,7 @@ def test_it_tells_of_one_that_was_killed_and_leaves_its_state_as_it_is(
     }
     assert "checkpoint.sqlite-wal" in before
     code, told = status(host, tmp_path)
-    assert (code, told["pid"]) == (1, None) and "no tailer runs, and" in told["attention"][0]
+    assert (code, told["pid"]) == (1, None) and "no tailer is running, and" in told["attention"][0]
     assert told["files"][0]["size"] == 2530
     assert before == {
         path.name: path.read_bytes()

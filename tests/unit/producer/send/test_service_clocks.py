@@ -143,7 +143,7 @@ def test_one_that_is_no_service_any_longer_is_no_witness() -> None:
 def test_what_is_said_names_both_and_how_far_they_are_apart() -> None:
     troubles = clocks_of({"http://a": 0, "http://b": -3 * HOUR_MS}).errors(["http://a", "http://b"])
     assert troubles == {
-        "http://b": "its clock is 10800 s behind that of http://a, which more clocks agree with"
+        "http://b": "its clock is 10800 s behind that of http://a, and more clocks agree with the latter"
     }
 
 
