@@ -252,7 +252,7 @@ def test_kept_results_that_cannot_be_read_are_said(
     monkeypatch.setattr(parser_check, "FOLDER", tmp_path)
     with pytest.raises(
         Finding,
-        match=r"1\.json, what the parser 1 gives, cannot be read: .*install this software anew",
+        match=r"1\.json, the reference results of parser 1, cannot be read: .*reinstall Hourmark",
     ):
         check_parser()
 

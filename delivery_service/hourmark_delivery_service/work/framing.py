@@ -142,14 +142,13 @@ def _id(registry: SchemaIdLookup, topic: str, schema: Schema, taken: Mapping[int
     schema_id = registry.find(topic, schema)
     if schema_id is None:
         raise UsageError(
-            f"the schema registry has no schema of {topic}: `hourmark types apply`, or "
+            f"the schema registry has no schema of {topic}; run `hourmark types apply` or "
             "`hourmark types repair`"
         )
     if schema_id in taken:
         raise UsageError(
-            f"the schema registry gives id {schema_id} for {topic}, which the rules know as "
-            f"that of {taken[schema_id]}: it was "
-            "recreated. Give registry.url an empty one, or a copy of the lost one, then "
-            "`hourmark types repair`"
+            f"the schema registry returned id {schema_id} for {topic}, but in the rules this id "
+            f"belongs to {taken[schema_id]}: the registry was recreated. Set registry.url to an "
+            "empty registry or to a copy of the lost one, then run `hourmark types repair`"
         )
     return schema_id
