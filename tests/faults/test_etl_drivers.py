@@ -30,7 +30,7 @@ def test_of_two_drivers_the_older_one_stops_and_nothing_is_doubled(
 ) -> None:
     duplicate.wait_until_staging(WITHIN_S)
     running.ended()
-    assert running.run.logged("was taken over (epoch")
+    assert running.run.logged("another driver has taken over the lease")
     hour = running.begin_hour()
     assert running.closed(hour, by=duplicate).events == EVENTS
 

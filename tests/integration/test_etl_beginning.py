@@ -141,7 +141,7 @@ def test_after_a_minute_it_is_left_to_a_supervisor(
 def test_nobody_waits_for_a_ledger_that_is_none(known: Config, tmp_path: Path) -> None:
     etl = known.etl.model_copy(update={"ledger": f"sqlite:///{tmp_path}/none.sqlite"})
     clock = Passing(lambda: None, after=1)
-    with ExitStack() as opened, pytest.raises(NoLedger, match="there is no ledger at"):
+    with ExitStack() as opened, pytest.raises(NoLedger, match="no ledger exists at"):
         wait_until_available(
             lambda: open_startup_resources(known.model_copy(update={"etl": etl}), opened), clock
         )

@@ -68,13 +68,13 @@ def classify_spark_error(text: str) -> HourmarkError:
     """
     if any(lost in text for lost in _LOST_WORKER):
         return Unavailable(
-            "a Python worker of the staging query was lost; was it out of memory, "
-            "killed, or the machine too busy?"
+            "a Python worker of the staging query was lost; check whether it ran out of memory "
+            "or was killed, or the machine was overloaded"
         )
     if _LOST_PLANNER.search(text):
         return Unavailable(
-            "the Python process that plans the staging query was lost; was it out of "
-            "memory, or killed?"
+            "the Python process that plans the staging query was lost; check whether it ran out "
+            "of memory or was killed"
         )
     if found := _NETWORK.search(text):
         return build_unreachable_error(found[0].strip())

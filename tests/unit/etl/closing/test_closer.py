@@ -208,7 +208,7 @@ def test_a_closers_clock_that_runs_ahead_closes_nothing_and_is_named(world: Worl
     until(world, FIRST_HOUR, seconds=8 * 3600)  # by the closer alone: nobody reports at this time
     poll(world)
     assert world.judge.manifests == {}
-    assert "old by the closer's clock" in wait_of(world).what[0]
+    assert "old according to the closer's clock" in wait_of(world).what[0]
 
 
 def test_a_services_clock_that_runs_ahead_closes_nothing_and_is_named(world: World) -> None:
@@ -433,7 +433,7 @@ def test_markers_of_a_type_are_chained_through_a_backlog_and_wait_for_one_that_i
     world.judge.closed.pop(("click", hour(3)))
     settle(world, hour(4))
     assert frontier(world).hour == hour(4) and frontier(world, "view").hour == hour(5)
-    assert "follows a bucket that is gone" in str(wait_of(world))
+    assert "follows a bucket that no longer exists" in str(wait_of(world))
     world.storage.write_new(path, content)
     world.clock.advance(60)
     settle(world)

@@ -151,7 +151,7 @@ def test_a_damaged_manifest_in_the_ledger_holds_the_type_whose_late_events_ask_f
         and f"type 'click', hour {FIRST_HOUR.start_s}" in wait_of(world).what[0]
     )
     told = check_ledger(world.database, world.storage, FIRST_HOUR.length_s, world.pipeline.central)
-    assert [f.where for f in told if "is not as it was written" in f.detail] == [
+    assert [f.where for f in told if "does not match its digest" in f.detail] == [
         f"click {FIRST_HOUR}"
     ]
 

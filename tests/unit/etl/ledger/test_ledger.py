@@ -122,7 +122,7 @@ def test_a_batch_that_does_not_begin_at_the_ledgers_offset_changes_nothing(
     lease = consuming(database)
     batches.commit_batch(database, lease, batch(7, group("a")))
     with pytest.raises(
-        StaleDriver, match=r"events.click partition 0: the ledger is not at offset 0"
+        StaleDriver, match=r"events.click partition 0: this batch began at offset 0"
     ):
         batches.commit_batch(database, lease, batch(9, group("b")))
     assert offsets(database) == [7]

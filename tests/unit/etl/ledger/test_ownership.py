@@ -55,7 +55,7 @@ def test_a_root_with_buckets_and_a_ledger_without_means_a_lost_one(tmp_path: Pat
     check_foreign_root(storage, [OPENED], set())
     storage.write_new(f"{HOUR.bucket_path('click')}/_SUCCESS", b"{}")
     with pytest.raises(
-        ForeignLedger, match="_SUCCESS stands, but this ledger has closed nothing of click"
+        ForeignLedger, match="_SUCCESS exists, but this ledger has not closed any bucket of click"
     ):
         check_foreign_root(storage, [OPENED], set())
     check_foreign_root(storage, [OPENED], {"click"})

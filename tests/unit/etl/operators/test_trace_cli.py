@@ -159,13 +159,16 @@ def test_of_several_sites_each_is_asked_and_who_knows_is_told(file: Path, lyon: 
             trace, [str(tracing.EVENT), "--type", "click", *words, "--config", str(file)]
         )
 
-    assert run().stdout.splitlines()[:2] == ["in Kafka, at the edge", "  by what the site lyon has"]
+    assert run().stdout.splitlines()[:2] == [
+        "in Kafka, at the edge",
+        "  according to the data of site lyon has",
+    ]
     found = json.loads(run("--json").stdout)
     assert (found["verdict"], found["site"]) == ("in_kafka", "lyon")
     elsewhere = run("--site", "paris")
     assert (elsewhere.exit_code, elsewhere.stdout.splitlines()[1]) == (
         1,
-        "  by what the site paris has",
+        "  according to the data of site paris has",
     )
     lyon.is_away = True
     away = json.loads(run("--json").stdout)

@@ -202,7 +202,7 @@ def test_offsets_tell_what_retention_took_from_what_never_was(
     assert (never.value, never.is_complete) == (None, True)
     assert (
         "no" in topics.read_record(ClusterRole.EDGE, TOPIC, 4, 0).searched
-        and "there is no such topic"
+        and "the topic does not exist"
         in topics.find_event(ClusterRole.EDGE, "events.none", ByEventId(EVENT), 0, NOW_MS).searched
     )
 
