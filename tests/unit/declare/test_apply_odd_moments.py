@@ -294,7 +294,7 @@ def test_the_topic_of_rules_is_repaired_though_a_topic_of_events_is_not_as_decla
 
     def other_settings(_: Sequence[EventType]) -> list[str]:
         raise Finding(
-            "topics of the edge cluster are not as declared:\n  events.click: "
+            "topics of the edge cluster differ from their declaration:\n  events.click: "
             "retention.ms = 2, not 1"
         )
 
@@ -418,10 +418,10 @@ def test_of_two_ledgers_on_one_edge_the_second_is_not_told_that_it_is_in_force(
 
         with pytest.raises(
             Finding,
-            match=r"services use 3-.*, which another ledger has put: one edge has one ledger",
+            match=r"services use 3-.*, which another ledger published; an edge cluster must have only one ledger",
         ):
             first.apply(CLICK, sources=(APP, WEB, OLD), at=meanwhile)
-        with pytest.raises(Finding, match="revisions that the ledger does not know: "):
+        with pytest.raises(Finding, match="revisions that the ledger does not contain: "):
             first.apply(CLICK, may_remove=True)
 
 
@@ -444,7 +444,7 @@ def test_a_revision_that_waits_counts_in_the_sequence(site: Site) -> None:
     first = site.latest
     ninth = changed(first, sequence=9, types={**first.types, "view": TypeVersion(VIEW, 5)})
     site.topic.publish([(f"rules/{ninth.id}", ninth.text)])
-    with pytest.raises(Finding, match="revisions that the ledger does not know: 9-"):
+    with pytest.raises(Finding, match="revisions that the ledger does not contain: 9-"):
         site.apply(CLICK, sources=(APP, WEB))
     applied = site.apply(CLICK, sources=(APP, WEB), may_adopt=True)
     site.topic.publish([(ninth.types["view"].key, ninth.types["view"].text)])

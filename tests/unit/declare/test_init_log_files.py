@@ -58,8 +58,8 @@ def test_the_tailer_finds_exactly_the_named_file(tmp_path: Path, name: str) -> N
     [
         (b"a\nb.log", "contains a control character"),
         (b"bad\xff.log", "is not valid UTF-8"),
-        (b"plain.log.gz", "takes a file whose name ends in .gz for a compressed one"),
-        (b"plain.log.Z", "takes a file whose name ends in .Z for a compressed one"),
+        (b"plain.log.gz", "treats files whose names end in .gz as compressed"),
+        (b"plain.log.Z", "treats files whose names end in .Z as compressed"),
     ],
 )
 def test_a_name_that_the_tailer_cannot_use_is_refused_with_the_next_step(
@@ -129,7 +129,7 @@ def test_a_file_with_two_names_has_one_source(tmp_path: Path, kind: str) -> None
         other.hardlink_to(log)
     said = invoked(log, other, "--out", tmp_path / "out").output
     assert tailed_files(tmp_path / "out") == [[str(log)]]
-    assert f"is the same file as {log}, and is left out" in said
+    assert f"is the same file as {log}, and is ignored" in said
     with pytest.raises(UsageError, match="is followed already, as source app"):
         invoked(other, "--out", tmp_path / "out")
 
@@ -201,7 +201,7 @@ def test_what_would_become_invalid_is_not_extended(tmp_path: Path, file: str, te
     out = tmp_path / "out"
     invoked(log_file(tmp_path / "app.log"), "--out", out)
     (out / file).write_text(text)
-    with pytest.raises(HourmarkError, match=rf"{file} would be no valid TOML.*\[\["):
+    with pytest.raises(HourmarkError, match=rf"{file} would not be valid TOML.*\[\["):
         invoked(log_file(tmp_path / "b.log"), "--out", out)
     assert (out / file).read_text() == text
     assert not (out / "types/b.toml").exists()

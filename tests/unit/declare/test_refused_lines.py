@@ -138,7 +138,7 @@ REFUSED: dict[str, tuple[Rules, Rules, bytes, str]] = {
         rules_of(click(N), APP.model_copy(update={"catch_all": "raw"})),
         rules_of(click(N)),
         b"x",
-        "source app: it has no catch_all any more",
+        "source app: it no longer has a catch_all",
     ),
     "a type of a source": (
         rules_of(click(N), Source(name="app", types=["click", "raw"])),

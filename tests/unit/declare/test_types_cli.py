@@ -76,7 +76,7 @@ def test_the_examples_are_well_declared() -> None:
         ),
         ("kafka-log.toml", "(?P<level>", "(?P<nolevel>", "none of its fields"),
         ("kafka-log.toml", "(?P<time>", "(?P<when>", "need each other"),
-        ("page-viewed.toml", '"page-viewed"', '"other"', "must have one name"),
+        ("page-viewed.toml", '"page-viewed"', '"other"', "must have the same name"),
         ("page-viewed.toml", 'type = "long"', 'type = "lang"', "Avro"),
         ("page-viewed.toml", "partitions = 1", "partition = 1", "partition"),
         ("page-viewed.toml", "partitions = 1", "partitions = 0", "partitions"),
@@ -186,5 +186,5 @@ def test_types_in_force_are_not_dropped_by_accident() -> None:
 
 
 def test_the_bucket_length_is_fixed() -> None:
-    with pytest.raises(UsageError, match="a root's bucket length is fixed"):
+    with pytest.raises(UsageError, match="the bucket length of a storage root cannot be changed"):
         check_change(_rules(), Declarations([DEAD_LETTERS], []), 60, may_remove=True)
