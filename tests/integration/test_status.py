@@ -121,7 +121,7 @@ def test_a_service_that_was_killed_is_named(
     monkeypatch.setenv("HOURMARK_SERVICE__PORT", str(service.port))
     file = stack.layout.config_file
     found = named(file, f"127.0.0.1:{service.port}", lambda: killed(service))
-    assert "it was killed or failed" in found.what and "`hourmark serve`" in found.do
+    assert "it was killed or it failed" in found.what and "`hourmark serve`" in found.do
     service.start()
     forgotten(file, f"127.0.0.1:{service.port}")
 

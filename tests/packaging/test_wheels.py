@@ -337,7 +337,7 @@ def test_types_are_checked_without_spark(place: Place) -> None:
     checked = place("hourmark-declare").run(
         "hourmark", "types", "check", "--dir", str(ROOT / "examples" / "types")
     )
-    assert "well declared" in must(checked)
+    assert "declared correctly" in must(checked)
 
 
 def test_what_needs_a_checkout_says_so(place: Place) -> None:

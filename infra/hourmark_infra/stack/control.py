@@ -226,7 +226,7 @@ class LocalStack:
             UsageError: The stack has no server of this name. The message lists the valid names.
         """
         if name not in self._servers:
-            raise UsageError(f"no server {name!r}; there are {', '.join(self._servers)}")
+            raise UsageError(f"unknown server {name!r}; allowed: {', '.join(self._servers)}")
         return self._servers[name]
 
     def process(self, name: str) -> Process | None:

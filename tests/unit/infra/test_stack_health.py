@@ -58,7 +58,7 @@ def test_what_is_well_says_what_it_holds() -> None:
 def test_a_namenode_without_disk_space_says_so() -> None:
     body = b'{"beans": [{"Safemode": "Safe mode is ON. Resources are low on NN. Please add more"}]}'
     found = asked(check_namenode, 200, body)[0]
-    assert found.detail == "in safe mode: the disk of its data folder is almost full"
+    assert found.detail == "in safe mode, because the disk of its data folder is almost full"
     assert found.do.startswith("make room on this disk")
 
 
