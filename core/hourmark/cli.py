@@ -195,7 +195,7 @@ class LazyGroup(click.Group):
             command = pkgutil.resolve_name(place)
         except ModuleNotFoundError as error:
             raise self._not_installed(cmd_name, error) from error
-        assert isinstance(command, click.Command), f"{place} is no click command"
+        assert isinstance(command, click.Command), f"{place} is not a click command"
         return command
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -334,7 +334,7 @@ def status_from_reports(reports: Collection[HostReport], now_ms: int) -> Compone
         if silent
         else ComponentState.NOT_RUNNING
     )
-    kinds = (("reported", live), ("silent", silent), ("said goodbye", gone))
+    kinds = (("reported", live), ("silent", silent), ("reported a goodbye", gone))
     detail = (
         "; ".join(_named(what, kind, now_ms) for what, kind in kinds if kind) or "no recent reports"
     )

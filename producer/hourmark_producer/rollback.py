@@ -84,22 +84,20 @@ def _of_files(
         file.path for file in files if Path(file.path).is_relative_to(spool) and _is_unsent(file)
     ]
     for paths, what in (
-        (packed, "are read as they were packed, which"),
+        (packed, "are compressed and are read directly"),
         (
             vanished,
-            (
-                "vanished before they were read to their end; their rest may be in packed "
-                "files or copies, where"
-            ),
+            "vanished before they were read completely, and their remainders may be in compressed "
+            "files or copies",
         ),
-        (received, "hold lines that were received and are not acknowledged, of which"),
+        (received, "contain received lines that are not acknowledged"),
     ):
         if paths:
             yield Obstacle(
                 where,
-                f"{len(paths)} files {what} {older.name} knows nothing: "
+                f"{len(paths)} files {what}, which {older.name} does not support: "
                 f"{', '.join(sorted(paths)[:3])}",
-                "let this version's tailer read them to their end: `hourmark tail status`",
+                "let the tailer of this version read them completely; `hourmark tail status` shows its progress",
             )
 
 

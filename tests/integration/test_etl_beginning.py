@@ -121,7 +121,9 @@ def test_a_start_waits_for_a_server_that_is_away(
         assert found.database.identity(), "it is open"
     assert clock.slept == after
     said = [
-        record.getMessage() for record in caplog.records if "waits to begin" in record.getMessage()
+        record.getMessage()
+        for record in caplog.records
+        if "is waiting to start" in record.getMessage()
     ]
     assert len(said) == after and all(named in line for line in said)
 

@@ -343,4 +343,4 @@ def test_types_are_checked_without_spark(place: Place) -> None:
 def test_what_needs_a_checkout_says_so(place: Place) -> None:
     done = place("hourmark-infra").run("hourmark", "test")
     assert done.returncode == 2
-    assert "work in a checkout" in done.stderr
+    assert "use a checkout" in done.stderr

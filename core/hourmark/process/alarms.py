@@ -49,8 +49,8 @@ _TO_DO: Final = {
         "close the bucket without them: `hourmark bucket force`"
     ),
     AlarmName.TOPIC_RECREATED: (
-        "find out who deleted it; `hourmark mirror reset-offsets` resets stale positions, or names "
-        "the next step if there are none"
+        "find out who deleted it; `hourmark mirror reset-offsets` resets stale positions, or "
+        "shows the next step if there are none"
     ),
     AlarmName.STALE_OFFSETS: (
         "run `hourmark mirror reset-offsets`: until then, no record of the partition is copied "

@@ -319,7 +319,7 @@ def _time_ms(http: Request, key: str | None) -> int | None:
     text = http.headers.get(OBSERVED_AT_HEADER)
     if text is None:
         return None if key is None else idempotency_key_time_ms(key)
-    with bad_request("headers", "repeat what the first answer said"):
+    with bad_request("headers", "send the value from the first response again"):
         observed_at_ms = int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else -1
         check_observed_at(observed_at_ms)
     return observed_at_ms

@@ -90,7 +90,8 @@ class RangesEndpoint:
         if len(body) != size:
             raise BadRequest(
                 "length",
-                f"the headers say {size} bytes, the body has {len(body)}",
+                f"according to the headers, the range has {size} bytes, but the body has "
+                f"{len(body)}",
                 "send all bytes of the range",
             )
         limit = self._service.settings.range_bytes_max

@@ -189,8 +189,8 @@ class HttpProtocol(HttpToolsProtocol):
         super().connection_made(transport)  # type: ignore[arg-type]  # uvicorn narrows it
         if not self.limiter.admit(self, ConnectionPhase.HEAD):
             busy = (
-                f"the service owes an answer on each of {self.limiter.settings.connections_max} "
-                "connections"
+                f"all {self.limiter.settings.connections_max} connections "
+                "(service.connections_max) are waiting for a response"
             )
             self._write(ServiceUnavailable("connections", busy))
             self.transport.close()

@@ -113,7 +113,9 @@ async def find_framing(
         try:
             return await asyncio.to_thread(_find, registry, blank_counting, types_by_schema_id())
         except (Unavailable, UsageError) as error:
-            _LOG.warning("the schema ids of audit records and reports are not known yet: %s", error)
+            _LOG.warning(
+                "the schema ids of audit records and reports cannot be determined yet: %s", error
+            )
             on_error(f": {error}")
         await asyncio.sleep(pause_s)
         pause_s = min(pause_s * 2, pause_max_s)

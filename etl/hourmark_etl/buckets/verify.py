@@ -458,7 +458,8 @@ class _Check:
         if manifest.events != listed:
             self.add(
                 BucketFault.COUNT,
-                f"the manifest says {manifest.events} events, its files add up to {listed}",
+                f"the manifest states {manifest.events} events, but its files have {listed} in "
+                "total",
             )
         ids = b"".join(content.ids for content in self._contents.values())
         self._check_distinct(ids)

@@ -50,7 +50,7 @@ def format_query_error(error: BaseException | None) -> str:
     Returns:
         The text; a fixed text if `error` is None.
     """
-    text = str(error or "it ended by itself")
+    text = str(error or "it ended without an error")
     # PySpark's own text of a cause leaves out the stack.
     trace = getattr(getattr(error, "_cause", None), "_stackTrace", "")
     return f"{text}\n{trace}" if text.startswith("null\n") else text

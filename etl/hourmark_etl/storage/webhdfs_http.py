@@ -176,7 +176,7 @@ def request_json(
             return model.model_validate_json(answer.content)
         except ValueError as error:
             raise target.unknown_outcome(
-                target.http, f"to {operation} it said {answer.content[:100]!r}"
+                target.http, f"unexpected response to {operation}: {answer.content[:100]!r}"
             ) from error
 
     return with_retries(once, target.retry_pauses_s)
@@ -298,7 +298,8 @@ def read_exactly(target: WebHdfsTarget, address: SplitResult, length: int) -> by
     if answer.kind != _BYTES or len(answer.content) != length:
         raise target.unknown_outcome(
             address.netloc,
-            f"{len(answer.content)} of {length} bytes came, of {answer.kind or 'no type'}",
+            f"{len(answer.content)} of {length} bytes were received, with content type "
+            f"{answer.kind or 'none'}",
         )
     return answer.content
 

@@ -142,9 +142,9 @@ class LocalStack:
             )
             if clusters not in (None, state.clusters):
                 raise UsageError(
-                    f"the stack in {home} has {state.clusters} Kafka cluster(s) that hold its "
-                    "events; leave --clusters "
-                    "out, or delete the stack and its data with `hourmark purge` first"
+                    f"the stack in {home} has {state.clusters} Kafka cluster(s) that contain its "
+                    "events; omit --clusters, or delete the stack and its data with `hourmark "
+                    "purge` first"
                 )
             # A stack of an earlier version lacks some ports.
             missing = tuple(name for name in PORT_NAMES if name not in state.ports)

@@ -472,7 +472,7 @@ class Checkpoint:
             ((version, host_id),) = db.execute("SELECT format, host_id FROM meta").fetchall()
             if version not in (FORMAT, SEVERAL, BESIDE):
                 raise CheckpointBroken(
-                    f"it has format {version}, this version of Hourmark reads formats "
+                    f"it has format {version}, but this version of Hourmark reads only formats "
                     f"{FORMAT} to {BESIDE}"
                 )
             db.execute("PRAGMA journal_mode=WAL")

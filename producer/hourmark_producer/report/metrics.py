@@ -187,7 +187,12 @@ def _lines(metrics: TailerMetrics) -> Iterator[str]:
             "Ongoing conditions in the log.",
             metrics.conditions,
         ),
-        ("well", "gauge", "1 if /healthz answers 200, else 0.", int(metrics.is_healthy)),
+        (
+            "well",
+            "gauge",
+            "1 if /healthz responds with status 200, else 0.",
+            int(metrics.is_healthy),
+        ),
         ("start_timestamp_seconds", "gauge", "Unix time of the start.", metrics.started_at_s),
         (
             "last_delivery_timestamp_seconds",

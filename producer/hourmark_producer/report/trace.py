@@ -246,7 +246,7 @@ def trace_line(
                 size = 0  # truncated and grown again: the current content was not read
     except OSError as error:
         raise UsageError(
-            f"{path} cannot be read: {error.strerror}; give the current name of the file"
+            f"{path} cannot be read: {error.strerror}; specify the current path of the file"
         ) from error
     stage = determine_stage(
         file, begin, size, skipped=file is not None and _has_skipped_bytes(known, file.source)
@@ -352,7 +352,7 @@ _STAGE_TEXTS: Final = {
         "count lines from 1 in the current content of the file",
     ),
     TraceStage.TRUNCATED: (
-        "truncated: the file no longer contains what was read of it",
+        "truncated: the file no longer contains the content that was read",
         (
             "`hourmark tail status` shows losses; once the tailer has noticed, the "
             "current lines can be traced"
@@ -377,7 +377,7 @@ _STAGE_TEXTS: Final = {
         ("acknowledged or skipped: bytes of this source were skipped, as copies or by a setting"),
         (
             "`hourmark trace --from` with the output of --json, on a host that can reach the "
-            "clusters; the tailer's log names the files that it skipped"
+            "clusters; the tailer's log lists the files that it skipped"
         ),
     ),
     TraceStage.PACKED: (
@@ -422,7 +422,7 @@ def trace(
     config = load_config(config_file or parent.get("config_file"))
     path, line = parse_line_place(place)
     if offset is not None and line is not None:
-        raise UsageError("give a line or --offset, not both")
+        raise UsageError("specify either a line or --offset")
     found = trace_line(config.tailer.state_dir, path, line=line, offset=offset)
     if as_json:
         print_json(

@@ -530,7 +530,7 @@ class DeliveryServiceClient:
             answer = pending.response.result()
         except TRANSPORT_ERRORS as error:
             hint = (
-                "; tailer.tls.ca names the trusted certificate authorities"
+                "; check that tailer.tls.ca contains the service's certificate authority"
                 if "certificate verify failed" in str(error)
                 else ""
             )

@@ -99,7 +99,7 @@ def test_settings_that_came_later_are_named_and_others_are_not() -> None:
     }
     unknown, referring = unknown_settings("hourmark.toml", values, OLDER)
     assert (
-        "tailer.ranges_in_flight, tailer.sources.fields.team, tailer.sources.input, tailer.tls.ca,"
+        "tailer.ranges_in_flight, tailer.sources.fields.team, tailer.sources.input, tailer.tls.ca and"
         in unknown.seen
     )
     assert "state_dir" not in unknown.seen and "etl.ledger" in referring.seen
@@ -160,7 +160,7 @@ def test_while_a_tailer_runs_nothing_is_promised(tmp_path: Path) -> None:
     config = checkpoint(tmp_path)
     with lock_state_folder(tmp_path):
         (found,) = seen(of_tailer.obstacles(config, OLDER))
-    assert found.startswith("a tailer runs")
+    assert found.startswith("a tailer is running")
 
 
 def of_place(path: str, *, missing: bool = False) -> TrackedFile:
@@ -171,16 +171,20 @@ def of_place(path: str, *, missing: bool = False) -> TrackedFile:
 
 def test_files_that_are_read_in_a_way_that_came_later_are_in_the_way(tmp_path: Path) -> None:
     for folder, file, said in (
-        ("packed", of_place("/var/log/app.log.2.gz"), "1 files are read as they were packed"),
+        (
+            "packed",
+            of_place("/var/log/app.log.2.gz"),
+            "1 files are compressed and are read directly",
+        ),
         (
             "vanished",
             of_place("/var/log/app.log", missing=True),
-            "1 files vanished before they were read to their end",
+            "1 files vanished before they were read completely",
         ),
         (
             "received",
             of_place(f"{tmp_path}/received/spool/app/0000000001.log"),
-            "1 files hold lines that were received",
+            "1 files contain received lines",
         ),
     ):
         (tmp_path / folder).mkdir()
@@ -205,7 +209,7 @@ def test_rules_of_a_later_parser_are_in_the_way_whatever_came_after() -> None:
     (found,) = seen(
         unusable_rules([known, dataclasses.replace(RULES, sequence=4, parser=PARSER), known], OLDER)
     )
-    assert found.startswith("revision 4-") and "names parser 3" in found
+    assert found.startswith("revision 4-") and "requires parser 3" in found
     of_0_3_0 = dataclasses.replace(RULES, parser=ParserVersion(2, PARSER.zones))
     assert seen(unusable_rules([of_0_3_0], VERSIONS["0.3.0"])) == []
     (found,) = seen(
@@ -213,7 +217,7 @@ def test_rules_of_a_later_parser_are_in_the_way_whatever_came_after() -> None:
             [of_0_3_0, dataclasses.replace(RULES, sequence=4, parser=PARSER)], VERSIONS["0.3.0"]
         )
     )
-    assert "names parser 3, which 0.3.0 has not" in found
+    assert "requires parser 3, which 0.3.0 does not have" in found
     assert seen(unusable_rules([known, RULES], KNOWS_ALL)) == []
 
 
@@ -302,7 +306,7 @@ def test_a_setting_of_the_environment_is_in_the_way_too(
     monkeypatch.setenv("HOURMARK_TAILER__RANGES_IN_FLIGHT", "2")
     done = run(config_file, "--only", "tailer")
     assert isinstance(done.exception, Finding)
-    assert "the environment: 0.2.0 does not support tailer.ranges_in_flight," in done.stdout
+    assert "the environment: 0.2.0 does not support tailer.ranges_in_flight and" in done.stdout
 
 
 def test_what_cannot_be_asked_is_no_yes(config_file: Path) -> None:

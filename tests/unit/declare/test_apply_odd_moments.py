@@ -150,7 +150,7 @@ def test_declarations_that_cannot_be_published_are_refused_before_anything_is_pu
 ) -> None:
     registered, latest = dict(site.registry.by_id), site.latest
     with pytest.raises(
-        UsageError, match=r"type/huge/\w+ has \d+ bytes, kafka.max_message_bytes allows 1000000"
+        UsageError, match=r"type/huge/\w+ has \d+ bytes, but kafka.max_message_bytes is 1000000"
     ):
         apply_declarations(site.outside(record_bytes_max=1_000_000), declared(CLICK, huge()), HOUR)
     assert (site.registry.by_id, site.latest) == (registered, latest)
@@ -257,7 +257,7 @@ def test_an_id_of_audit_records_never_becomes_a_types(site: Site) -> None:
     The registry lost its last writes; everything the rules know is still there.
     """
     site.registry.lose(keep=2)
-    with pytest.raises(UsageError, match=r"no id for hourmark.audit .* knows as id 3"):
+    with pytest.raises(UsageError, match=r"no id for hourmark.audit .* in the ledger it has id 3"):
         site.apply(CLICK, VIEW)
     site.repair()
     assert site.apply(CLICK, VIEW).schema_ids["view"] > 4
@@ -459,7 +459,7 @@ def test_a_ledger_takes_no_revisions_of_another_site(site: Site) -> None:
     first, test_site = site.latest, Site(site.ledger, site.registry)
     other = TypeVersion(OTHER, site.registry.register("events.other", OTHER.schema()))
     test_site.topic.publish(stranger(first, 9, other).records())
-    with pytest.raises(Finding, match="Are they another site's"):
+    with pytest.raises(Finding, match="If they belong to another site"):
         test_site.repair()
     site.repair()
     latest = site.topic.read().latest

@@ -173,7 +173,7 @@ def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
         ("types/sources.toml", "[[source]]", "[source]", "source"),
         ("types/sources.toml", "lateness_seconds = ", 'lateness_seconds = "x" # ', "limits"),
         ("types/sources.toml", 'types = ["app"]', 'types = ["gone"]', "gone"),
-        ("types/app.toml", 'name = "app"', 'name = "app', "app.toml is no valid TOML"),
+        ("types/app.toml", 'name = "app"', 'name = "app', "app.toml is not valid TOML"),
     ],
 )
 def test_a_wrong_configuration_is_not_extended_and_the_setting_is_named(

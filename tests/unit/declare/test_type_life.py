@@ -256,7 +256,7 @@ def test_a_group_of_a_pattern_is_renamed_while_ranges_of_the_older_rules_are_in_
     assert life.close_line("visits=2", older) == ["click"], "spooled before the change"
     assert life.close_line("visits=3") == ["click"]
     assert life.read() == [{"visits": 1}, {"visits": 2}, {"visits": 3}]
-    with pytest.raises(UsageError, match="field visits is declared no more"):
+    with pytest.raises(UsageError, match="field visits is no longer declared"):
         life.apply(before, line=declared("n")[1], may_refuse=False)
     back, rule = declared("n", "visits")
     life.apply(back, line=rule, may_refuse=False)

@@ -167,7 +167,7 @@ def test_a_line_over_the_limit_is_one_dead_letter(folder: Path) -> None:
     [
         ([], "specify the source of the lines with --source; declared sources: app, system"),
         (["--source", "nowhere"], "unknown source; declared sources: app, system"),
-        (["--type", "nothing"], "no source carries it"),
+        (["--type", "nothing"], "no source contains this type"),
         (["--source", "app", "--zone", "Vienna"], "--zone Vienna: allowed"),
         (["--source", "app", "--observed-at", "now"], "--observed-at now: allowed"),
     ],
@@ -231,20 +231,20 @@ FIELDS = [
 @pytest.mark.parametrize(
     ("rule", "said"),
     [
-        ({"payload": "tsv"}, "needs `columns`"),
+        ({"payload": "tsv"}, "requires `columns`"),
         ({"payload": "tsv", "columns": ["b"]}, "line.columns = 'b' is not one of the fields"),
-        ({"payload": "tsv", "columns": ["a", "a"]}, "line.columns: a is there twice"),
+        ({"payload": "tsv", "columns": ["a", "a"]}, "line.columns: a is listed twice"),
         (
             {"payload": "tsv", "columns": ["a"], "time_field": "t"},
             "line.time_field = 't' is not one of the columns",
         ),
-        ({"payload": "tsv", "columns": ["a"], "unknown": "ignore"}, "unknown goes with"),
+        ({"payload": "tsv", "columns": ["a"], "unknown": "ignore"}, "unknown requires"),
         ({"columns": ["a"]}, "columns requires payload = 'tsv'"),
         ({"payload": "logfmt", "coerce": ["a"]}, "coerce requires payload = 'json'"),
         ({"null_text": "-"}, "null_text goes with"),
-        ({"time_format": "unix"}, "time_format needs time_field"),
-        ({"unknown": "keep"}, "need each other"),
-        ({"unknown_field": "m"}, "need each other"),
+        ({"time_format": "unix"}, "time_format requires time_field"),
+        ({"unknown": "keep"}, "and vice versa"),
+        ({"unknown_field": "m"}, "and vice versa"),
         ({"unknown": "keep", "unknown_field": "a"}, "the field 'a' must be of the type"),
         ({"header": {"a": "prog"}}, "allowed are host, program, pid"),
         ({"header": {"b": "pid"}}, "line.header = 'b' is not one of the fields"),
@@ -271,14 +271,19 @@ def _type(name: str, **rule: Any) -> EventType:
     [
         ("free", [{"header": {"a": "pid"}}], None, "which require format 'rfc5424' or 'syslog'"),
         ("free", [{}], None, "neither line.time_field nor line.time = 'observed'"),
-        ("rfc5424", [{"programs": ["p"]}], None, "programs with 'syslog'"),
+        ("rfc5424", [{"programs": ["p"]}], None, "programs require 'syslog'"),
         (
             "free",
             [{"time": "observed"}, {"time_field": "t"}],
             None,
             "its type t1 never matches a line: t0 takes all lines of this kind",
         ),
-        ("syslog", [{"payload": "text", "field": "a"}, {}], None, "its type t1 is never reached"),
+        (
+            "syslog",
+            [{"payload": "text", "field": "a"}, {}],
+            None,
+            "its type t1 never matches a line",
+        ),
         (
             "rfc5424",
             [

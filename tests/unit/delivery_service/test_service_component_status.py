@@ -245,7 +245,8 @@ def test_reports_tell_who_is_live_who_fell_silent_and_who_said_goodbye() -> None
     assert found.state is ComponentState.RUNNING
     assert (
         found.detail
-        == "reported: web-1 (3 s ago); silent: web-2 (15 min ago); said goodbye: web-3 (2 h ago)"
+        == "reported: web-1 (3 s ago); silent: web-2 (15 min ago); reported a goodbye: web-3 "
+        "(2 h ago)"
     )
     assert found.heard_at_ms == NOW_MS - 3000
     assert (

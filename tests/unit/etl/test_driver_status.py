@@ -112,7 +112,7 @@ def test_a_driver_that_was_stopped_is_no_problem_and_one_that_was_killed_is(
         write_heartbeat(database, database.acquire(CLOSER), NOW_MS + 60_000)
     killed = ask(tmp_path, free_port(), NOW_MS + 600_000)
     (problem,) = killed.problems
-    assert "no driver runs" in problem.what and "`hourmark etl run`" in problem.do
+    assert "no driver is running" in problem.what and "`hourmark etl run`" in problem.do
 
 
 def test_a_process_that_accepts_and_does_not_answer_hangs(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_a_driver_that_polls_and_cannot_write_to_the_ledger_is_a_problem(tmp_pat
     assert "none has written to the ledger for 60 s" in problem.what
     assert (
         f"MiB are free; `fuser {tmp_path}/ledger.sqlite`" in problem.do
-        and "stages a shard alone" in problem.do
+        and "only stages a shard" in problem.do
     )
 
 

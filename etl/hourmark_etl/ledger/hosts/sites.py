@@ -43,7 +43,7 @@ def check_sites(database: Database, lease: Lease, audits: Mapping[str, str]) -> 
     with database.transaction(lease) as connection:
         if gone := sorted(read_further_sites(connection) - set(audits.values())):
             raise UsageError(
-                f"the ledger holds promises of the sites {', '.join(gone)}, which are missing "
+                f"the ledger contains promises of the sites {', '.join(gone)}, which are missing "
                 "from kafka.further_edges: without them, no bucket can be proved complete. Add "
                 "them again"
             )

@@ -233,7 +233,7 @@ def _next_step(verdict: TraceVerdict, results: TraceResults, host: HostTrace | N
     if verdict is TraceVerdict.LOST:
         return (
             "`hourmark mirror verify`, `hourmark ledger check` and `hourmark audit --ranges` "
-            "show what else is missing; report it"
+            "show which other data is missing; please report this"
         )
     if (
         verdict is TraceVerdict.STAGED

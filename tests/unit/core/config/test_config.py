@@ -205,14 +205,14 @@ def test_no_error_shows_a_secret_or_keeps_one_as_its_cause(text: str) -> None:
         (
             "[service]\nprot = 1",
             (
-                r"hourmark\.toml(.|\n)*service\.prot: no such setting; docs/configuration\.md "
+                r"hourmark\.toml(.|\n)*service\.prot: unknown setting; see docs/configuration\.md "
                 r"lists all"
             ),
         ),
         ("[service]\nport = 99999", r"service\.port = 99999"),
-        ('[service]\nhost = "0.0.0.0"', "lets other machines in"),
+        ('[service]\nhost = "0.0.0.0"', "accepts connections from other machines"),
         ("[parsing]\nbucket_seconds = 7", "whole minutes"),
-        ("[", "no valid TOML"),
+        ("[", "not valid TOML"),
     ],
 )
 def test_a_wrong_setting_is_refused_by_name(text: str, refused: str) -> None:

@@ -242,11 +242,11 @@ def test_a_promise_that_is_not_kept_waits_in_the_ledgers_words_and_times_out(wor
 
 def test_an_override_is_for_the_frontier_hour_alone_and_needs_a_reason(world: World) -> None:
     now_ms = hour(3).end_ms
-    with pytest.raises(UsageError, match="needs a reason"):
+    with pytest.raises(UsageError, match="requires a reason"):
         put_override(world.database, "click", FIRST_HOUR, " ", "ada", now_ms)
     with pytest.raises(UsageError, match="the frontier of click is 2027-01-15T08"):
         put_override(world.database, "click", hour(1), "why not", "ada", now_ms)
-    with pytest.raises(UsageError, match="knows no event type nothing"):
+    with pytest.raises(UsageError, match="has no event type nothing"):
         put_override(world.database, "nothing", FIRST_HOUR, "why not", "ada", now_ms)
     with pytest.raises(UsageError, match="has not ended"):
         put_override(world.database, "click", FIRST_HOUR, "why not", "ada", FIRST_HOUR.end_ms - 1)

@@ -307,7 +307,8 @@ def test_an_override_for_all_types_waits_for_a_sealed_hour_because_its_close_wou
         world.pipeline.mirror.positions[p] = 0
     until(world, hour(1))
     with pytest.raises(
-        UsageError, match=rf"about to be published .* click {FIRST_HOUR}, view .*; order again"
+        UsageError,
+        match=rf"about to be published .* click {FIRST_HOUR}, view .*; repeat the command",
     ):
         override_all(world)
     assert overrides(world.database) == {}

@@ -153,7 +153,7 @@ def test_names_of_topics_tell_their_site() -> None:
         ("east", "127.0.0.1:9092", {}),
         ("west", "w:1", {}),
     ]
-    with pytest.raises(ValueError, match="further_edges need"):
+    with pytest.raises(ValueError, match="further_edges requires"):
         KafkaSettings(further_edges={"west": KafkaCluster()})
     with pytest.raises(ValueError, match="each site requires its own alias"):
         KafkaSettings(central=KafkaCluster(), further_edges={"edge": KafkaCluster()})

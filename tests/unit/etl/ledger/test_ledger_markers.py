@@ -227,4 +227,4 @@ def test_a_folder_of_somebody_else_that_may_not_be_looked_into_stops_no_driver(
 
     monkeypatch.setattr(life.storage, "list", listed)
     check(life)
-    assert "is left alone" in caplog.text
+    assert "so it is ignored" in caplog.text

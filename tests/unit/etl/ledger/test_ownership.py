@@ -95,7 +95,7 @@ def test_only_a_marker_of_the_own_seal_is_taken_as_the_truth() -> None:
         dataclasses.replace(SEAL, offsets=(position(41),)),
         dataclasses.replace(SEAL, offsets=()),
     ):
-        with pytest.raises(ForeignLedger, match="with other contents"):
+        with pytest.raises(ForeignLedger, match="and its content differs from"):
             check_seal_matches(MARKER, other, "mine")
     with pytest.raises(ForeignLedger, match="by ledger mine"):
         check_seal_matches(MARKER, SEAL, "another")

@@ -166,7 +166,7 @@ def test_a_bucket_that_does_not_hold_what_it_took_in_is_told(world: World, run: 
     (difference,) = json.loads(said)["differences"]
     assert (difference["stage"], difference["hour"]) == ("writing", str(HOUR))
     assert (
-        "it took in 3 rows, but accounts for 2 events and 0 duplicates removed"
+        "it received 3 rows, but accounts for 2 events and 0 duplicates removed"
         in difference["detail"]
     )
 
@@ -230,7 +230,7 @@ def test_hours_outside_of_the_window_are_left_out(world: World, run: Run) -> Non
     ("arguments", "message"),
     [
         (["clik"], "no event type clik"),
-        (["--from", str(NEXT), "--to", str(HOUR)], "lies before --from"),
+        (["--from", str(NEXT), "--to", str(HOUR)], "is before --from"),
         (["--from", "yesterday"], "no hour"),
     ],
 )

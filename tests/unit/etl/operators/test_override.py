@@ -146,7 +146,7 @@ def test_force_asks_on_a_terminal_and_takes_no_for_an_answer(
     ("arguments", "message"),
     [
         (["click", str(PAST), "--reason", "r"], "--yes"),  # no terminal
-        (["click", str(PAST), "--reason", " ", "--yes"], "needs a reason"),
+        (["click", str(PAST), "--reason", " ", "--yes"], "requires a reason"),
         (["click", str(PAST.next()), "--reason", "r", "--yes"], f"the frontier of click is {PAST}"),
         (["view", str(FUTURE), "--reason", "r", "--yes"], "has not ended"),
         (["other", str(PAST), "--reason", "r", "--yes"], "no event type other"),
@@ -202,7 +202,7 @@ def test_ls_shows_the_hours_that_are_open_with_what_they_wait_for(
     assert result.exit_code == 0
     _, click, view = result.stdout.splitlines()
     assert click.split()[:3] == ["click", str(PAST), "open"] and click.endswith("mirror: 5 of 9")
-    assert view.split()[:3] == ["view", str(FUTURE), "open"] and "its end, in " in view
+    assert view.split()[:3] == ["view", str(FUTURE), "open"] and "its end in " in view
     (row,) = json.loads(run("ls", "click", "--json").stdout)
     assert (row["state"], row["grade"], row["waits_for"]) == ("open", None, "mirror: 5 of 9")
     assert row["overdue_s"] > 0
@@ -229,7 +229,7 @@ def test_with_a_dead_driver_why_ls_and_force_say_so(database: Database, run: Run
         == "no driver is running: the last heartbeat in the ledger is 47 min old; then: "
         "mirror: 5 of 9"
     )
-    assert view["waits_for"].startswith("its end, in "), "nothing of it is overdue"
+    assert view["waits_for"].startswith("its end in "), "nothing of it is overdue"
     result = force(run)
     assert result.exit_code == 0
     assert (

@@ -192,12 +192,12 @@ def test_a_record_is_asked_of_its_site(file: Path, lyon: Logs, words: list[str])
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        ([], "name what to trace"),
-        (["events.click:0:1", "--from", "-"], "not both"),
+        ([], "specify either WHAT"),
+        (["events.click:0:1", "--from", "-"], "specify either WHAT"),
         (["/var/log/app.log:7"], "hourmark tail trace FILE:LINE --json"),
         (["web:/log:7", "--since", "noon"], "--since"),
         (["web:/log:7", "--since", "1h", "--until", "2h"], "--until 2h is not after --since 1h"),
-        (["hourmark.audit:0:7"], "no topic of events"),
+        (["hourmark.audit:0:7"], "not a topic of events"),
     ],
 )
 def test_wrong_use_is_named(run: Run, edge: Logs, words: list[str], named: str) -> None:

@@ -431,4 +431,4 @@ def test_damaged_unaudited_is_told_of(life: Life, target: Database) -> None:
     life.close("click", HourTotals(rows=0, events=0, promised=1, unaudited=1))
     lose(life, path, "damaged")
     (note,) = rebuilt(life, target).notes
-    assert path in note and "stays unmet" in note
+    assert path in note and "remains unmet" in note

@@ -294,6 +294,6 @@ def test_a_rebuild_that_cannot_keep_what_it_found_says_so(
         "tests.support.rebuilding.begin", lambda _: None
     )  # a driver's first words there, too
     assert any(
-        "not kept on storage" in note and "no space left" in note
+        "not saved on storage" in note and "no space left" in note
         for note in lose_ledger(world).notes
     )

@@ -270,7 +270,7 @@ def test_what_a_source_says_of_every_event_is_in_its_ranges(host: Host, recorder
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"), [({"a b": "x"}, "letters"), ({"a": "x" * 5000}, "bytes together")]
+    ("fields", "said"), [({"a b": "x"}, "letters"), ({"a": "x" * 5000}, "bytes in total")]
 )
 def test_fields_beyond_their_limits_stop_the_start(fields: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError, match=f"tailer.sources.0.fields.*{said}"):

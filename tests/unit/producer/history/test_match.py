@@ -174,7 +174,7 @@ def test_lost_content_whose_holder_is_cut_off_waits(
     log = tracked(tmp_path / "app.log", CONTENT, 100)
     (packed := tmp_path / "app.log.1.gz").write_bytes(gzip.compress(CONTENT)[:-20])
     matcher = ContentMatcher(TrackedFiles([log]), checkpoint, clock)
-    with pytest.raises(RetryLater, match="has no end yet"):
+    with pytest.raises(RetryLater, match="is incomplete"):
         match_lost(matcher, log, packed)
 
 

@@ -195,8 +195,8 @@ def test_while_no_service_that_is_believed_answers_ranges_wait(wrong: Recorder) 
             rightly.close()
             link.close()  # connections to it are gone, too
             said = (
-                rf"{wrong.url}: its clock is 10[78]\d\d s behind that of {right.url}, which "
-                r"more clocks agree with"
+                rf"{wrong.url}: its clock is 10[78]\d\d s behind that of {right.url}, and "
+                r"more clocks agree with the latter"
             )
             for _ in range(3):
                 with pytest.raises(NoServiceAvailable, match=said):
