@@ -91,7 +91,7 @@ def test_each_file_that_cannot_be_used_is_named_at_once(tmp_path: Path) -> None:
     log_file(tmp_path / "empty.log", "")
     with pytest.raises(UsageError) as error:
         invoked(*(tmp_path / f"{name}.log" for name in ("good", "empty", "absent")))
-    assert "empty.log has no line yet" in str(error.value)
+    assert "empty.log has no lines yet" in str(error.value)
     assert "absent.log: No such file" in str(error.value)
     assert "good.log" not in str(error.value)
 
@@ -107,7 +107,7 @@ def test_each_file_is_named_while_it_is_analyzed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["\r\n\r\n", "\r\n\n"])
 def test_blank_lines_are_no_lines(tmp_path: Path, content: str) -> None:
     # blank lines (no byte but CR) make neither an event nor a dead letter: docs/event-types.md
-    with pytest.raises(UsageError, match="has no line yet"):
+    with pytest.raises(UsageError, match="has no lines yet"):
         invoked(log_file(tmp_path / "a.log", content), "--out", tmp_path / "out")
 
 
@@ -129,7 +129,7 @@ def test_a_file_with_two_names_has_one_source(tmp_path: Path, kind: str) -> None
         other.hardlink_to(log)
     said = invoked(log, other, "--out", tmp_path / "out").output
     assert tailed_files(tmp_path / "out") == [[str(log)]]
-    assert f"is the same file as {log}, and is ignored" in said
+    assert f"is the same file as {log} and is ignored" in said
     with pytest.raises(UsageError, match="is followed already, as source app"):
         invoked(other, "--out", tmp_path / "out")
 

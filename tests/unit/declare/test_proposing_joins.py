@@ -153,7 +153,7 @@ def test_what_all_have_in_common_is_not_chosen_again(
 
 def test_settings_that_cannot_be_read_are_not_added_to(out: Path) -> None:
     (out / "hourmark.toml").write_text("=")
-    with pytest.raises(UsageError, match="cannot be added to"):
+    with pytest.raises(UsageError, match="configuration cannot be extended"):
         join(out, "more.log", "x\n")
     assert (out / "hourmark.toml").read_text() == "="
 

@@ -99,7 +99,7 @@ REFUSED: dict[str, tuple[Rules, Rules, bytes, str]] = {
         rules_of(click(N, LEVEL)),
         rules_of(click(N, {"name": "level", "type": {**LEVEL["type"], "symbols": ["a", "z"]}})),  # type: ignore[dict-item]
         msg(n=1, level="b"),
-        "click: field level takes b no more",
+        "click: field level no longer accepts b",
     ),
     "no time": (
         rules_of(click(N, time="observed")),
@@ -144,7 +144,7 @@ REFUSED: dict[str, tuple[Rules, Rules, bytes, str]] = {
         rules_of(click(N), Source(name="app", types=["click", "raw"])),
         rules_of(click(N)),
         b"<13>1 - h a - raw - x",
-        "source app: it carries raw no more",
+        "source app: it no longer carries raw",
     ),
     "a format": (
         rules_of(click(S, pattern="(?P<s>.*)", **PATTERN), FREE),
@@ -240,5 +240,5 @@ def test_a_record_in_itself_ends() -> None:
     rules = rules_of(click(N, tree))
     check_refused_lines(rules, declarations(rules), may_refuse=False)
     (tree["type"]["fields"][1]).pop("default")
-    with pytest.raises(UsageError, match=r"field tree\.m lost its default"):
+    with pytest.raises(UsageError, match=r"field tree\.m no longer has a default"):
         check_refused_lines(rules, declarations(rules_of(click(N, tree))), may_refuse=False)

@@ -293,7 +293,7 @@ async def test_a_service_that_cannot_follow_goes_on_and_says_so(
     with caplog.at_level("ERROR"):
         for _ in range(5):
             book.read_error = ": the broker is away"
-    assert caplog.text.count("tokens cannot be followed: the broker is away") == 1, "once"
+    assert caplog.text.count("changes of tokens cannot be read: the broker is away") == 1, "once"
     h.clock.advance(90)
     assert await status(h, f"Bearer {token.text}") == (200, "")
     (warning,) = (await h.client.get("/readyz")).json()["warnings"]

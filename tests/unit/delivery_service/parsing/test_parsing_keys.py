@@ -108,7 +108,7 @@ def test_a_nested_secret_is_redacted_and_not_kept_elsewhere() -> None:
         ({"keys": {"b": "x"}}, "line.keys = 'b' is not one of the fields"),
         ({"keys": {"level": []}}, "keys.level = .*one key or"),
         ({"payload": "logfmt", "keys": {"level": ["a", "b"]}}, "keys.level = .*one key or"),
-        ({"payload": "tsv", "columns": ["level"], "keys": {"level": "a"}}, "keys goes with"),
+        ({"payload": "tsv", "columns": ["level"], "keys": {"level": "a"}}, "keys requires"),
         ({"keys": {"level": "a", "status": ["a", "b"]}}, "keys.status is a prefix of keys.level"),
         ({"keys": {"level": "a", "status": "a"}}, "is a prefix of"),
     ],

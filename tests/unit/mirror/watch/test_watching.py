@@ -87,7 +87,7 @@ def test_an_alarm_is_told_once_when_it_begins_with_what_to_do_and_once_when_it_i
     assert alarms_of(metrics) == {AlarmName.REMOTE_MISSING: 1}
     played.seen = WELL
     watching.observe()
-    assert caplog.messages[-1] == "over: mirror-remote-topic-missing of events.a"
+    assert caplog.messages[-1] == "resolved: mirror-remote-topic-missing of events.a"
     assert alarms_of(metrics) == {}
 
 
