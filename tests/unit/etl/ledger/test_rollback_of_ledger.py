@@ -86,7 +86,7 @@ def test_a_marker_that_says_more_is_in_the_way_for_good(
     assert found == [
         "1 closed buckets contain lost or unknown or unrepeatable or checked or set_aside or "
         "set_aside_records or left_out or "
-        "lacks, such as click 1970-01-01T01, and 0.2.0 refuses them"
+        "lacks, such as click 1970-01-01T01, which 0.2.0 rejects"
     ]
 
 
