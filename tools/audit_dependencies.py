@@ -69,7 +69,7 @@ def _audit(lock: Path, service: Sequence[str]) -> bool:
     try:
         packages = json.loads(done.stdout)["dependencies"]
     except (json.JSONDecodeError, KeyError):
-        reason = (done.stderr.strip().splitlines() or ["no answer"])[-1][:300]
+        reason = (done.stderr.strip().splitlines() or ["no response"])[-1][:300]
         click.echo(f"{lock.name}: NOT CHECKED, so nothing is known: {reason}")
         return False
     checked = [package for package in packages if "skip_reason" not in package]

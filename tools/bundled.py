@@ -3,7 +3,7 @@
 A license comes from a package's metadata (license expression, field or classifier), or for a jar,
 in this order, from its manifest's Bundle-License, its pom.xml or the first words of its license
 file. If a jar contains none, `packaging/debian/licences.toml` states what its project declares;
-otherwise the license is "not said".
+otherwise the license is "not stated".
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Final
 from hourmark_infra.jars.lockfile import read_lock, set_names, sha256_of
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-NOT_SAID: Final = "not said"
+NOT_SAID: Final = "not stated"
 _KNOWN: Final[dict[str, str]] = tomllib.loads(
     (ROOT / "packaging" / "debian" / "licences.toml").read_text()
 )
@@ -44,7 +44,7 @@ class Bundled:
     Attributes:
         kind: `pypi` or `jar`.
         sha256: Digest of a jar; empty for a package, whose RECORD file has digests of its files.
-        licence: License from the metadata, or `not said`.
+        licence: License from the metadata, or `not stated`.
         group: Maven group ID from the jar or from the lock file of the servers' jars, or empty.
     """
 
@@ -76,18 +76,18 @@ def listed(parts: list[Bundled]) -> str:
 
 
 def _package(of: importlib.metadata.Distribution) -> Bundled:
-    def told(name: str) -> str:
+    def read_field(name: str) -> str:
         return str((of.metadata.get_all(name) or [""])[0]).strip()
 
     classifiers = (
         line for line in of.metadata.get_all("Classifier") or () if line.startswith("License :: ")
     )
-    field = told("License")
-    licence = told("License-Expression") or (
+    field = read_field("License")
+    licence = read_field("License-Expression") or (
         "" if "\n" in field or len(field) > 60 else field
     )  # some put the whole text there
     licence = licence or " AND ".join(line.rpartition(" :: ")[2] for line in classifiers)
-    name = told("Name")
+    name = read_field("Name")
     return Bundled(
         kind="pypi", name=name, version=of.version, licence=licence or _KNOWN.get(name, NOT_SAID)
     )

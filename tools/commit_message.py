@@ -28,19 +28,16 @@ def problems(message: str) -> Iterator[str]:
     if subject.startswith(_OF_GIT):
         return
     if not subject:
-        yield "there is no subject: say what is changed"
+        yield "the subject is missing: state what is changed"
     if len(subject) > SUBJECT_MAX:
         yield (
-            f"the subject has {len(subject)} characters: say it in {SUBJECT_MAX}, and the "
-            "rest in the body"
+            f"the subject has {len(subject)} characters: use at most {SUBJECT_MAX}, and put "
+            "details into the body"
         )
     if rest and rest[0]:
-        yield (
-            "the second line is not empty: leave it empty, as git takes all until there for "
-            "the subject"
-        )
+        yield ("the second line is not empty, so git treats it as part of the subject")
     if not any(rest[1:]):
-        yield "there is no body: after an empty line, say why"
+        yield "the body is missing: after an empty line, state the reason"
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -42,7 +42,7 @@ def main(folder: Path = FOLDER, digests: Path = DIGESTS) -> None:
     file = folder / f"{version}.zip"
     if file.exists():
         raise UsageError(
-            f"{file} is there already, and rules revisions name it: it is never written again"
+            f"{file} already exists, and rules revisions refer to it; it must not be written again"
         )
     write_durably(file, zipped(zones), mode=0o644)
     known = json.loads(digests.read_text()) if digests.exists() else {}
@@ -52,10 +52,9 @@ def main(folder: Path = FOLDER, digests: Path = DIGESTS) -> None:
         mode=0o644,
     )
     print(
-        f"{file.name}: {len(zones)} zones, {file.stat().st_size // 1000} kB\n"
-        "next step: name it in hourmark.rules.revision.PARSER, ParserVersion(<the same "
-        f"parser>, {version!r}), and upgrade all services "
-        "before `hourmark types apply` writes a revision that names it"
+        f"{file.name}: {len(zones)} zones, {file.stat().st_size // 1000} kB\nnext step: add it "
+        f"to hourmark.rules.revision.PARSER, ParserVersion(<the same parser>, {version!r}), and "
+        "upgrade all services before `hourmark types apply` writes a revision that names it"
     )
 
 

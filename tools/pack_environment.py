@@ -41,7 +41,7 @@ _NOT_NEEDED: Final = (
     "--python",
     default="python3",
     show_default=True,
-    help="As it is called on the machines of the cluster.",
+    help="Name of the environment on the machines of the cluster.",
 )
 def main(target: Path, python: str) -> None:
     """Create the archive TARGET."""

@@ -177,7 +177,7 @@ def read_buckets(root: Path, report: VerificationReport) -> list[CopiedBucket]:
         try:
             manifest = json.loads(content)
             if manifest["format"] != FORMAT:
-                raise ValueError(f"format {manifest['format']}, this tool knows {FORMAT}")
+                raise ValueError(f"format {manifest['format']}, but this tool supports {FORMAT}")
             bucket = CopiedBucket(folder, content, manifest)
             check_marker(bucket, where, report)
             if path_of(bucket.start_s, bucket.length_s) != str(where):
@@ -455,7 +455,7 @@ def verify(root: Path, last: str | None = None) -> VerificationReport:
     report = VerificationReport()
     buckets = read_buckets(root, report)
     if not buckets:
-        report.add(root, "there is no bucket: name the folder that contains date=…")
+        report.add(root, "there is no bucket; specify the folder that contains date=…")
         return report
     try:
         check_chain(buckets, last, report)
@@ -519,14 +519,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     a = parser.parse_args(arguments)
     if not a.folder.is_dir():
-        parser.error(f"{a.folder} is no folder")
+        parser.error(f"{a.folder} is not a folder")
     try:
         if a.last is not None:
             start_of(a.last)
     except ValueError:
         parser.error(
-            f"--last {a.last} is no hour; write it as 2026-11-21T05, or 2026-11-21T05:07 "
-            "where buckets are minutes"
+            f"--last {a.last} is not a valid hour; write it as 2026-11-21T05, or as "
+            "2026-11-21T05:07 if buckets are shorter than an hour"
         )
     report = verify(a.folder, a.last)
     if a.json:

@@ -35,7 +35,7 @@ COMMAND_GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         ),
         "status": (
             "hourmark.commands.status:status",
-            "Show what is in trouble, since when, and what to do, for servers and components.",
+            "Show current problems of servers and components, since when, and what to do.",
         ),
         "bucket": (
             "hourmark_etl.operators.buckets.cli:bucket",
@@ -195,7 +195,7 @@ class LazyGroup(click.Group):
             command = pkgutil.resolve_name(place)
         except ModuleNotFoundError as error:
             raise self._not_installed(cmd_name, error) from error
-        assert isinstance(command, click.Command), f"{place} is no click command"
+        assert isinstance(command, click.Command), f"{place} is not a click command"
         return command
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -60,9 +60,8 @@ class StateFolder:
                 with lock:
                     holder = _written_in(lock) or "unknown"
                 raise ConfigError(
-                    f"another {self._group} uses {self.path} (process {holder}); stop it, or "
-                    "give this one its own "
-                    f"{self._group}.state_dir"
+                    f"another {self._group} is already running with {self.path} (process "
+                    f"{holder}); stop it, or give this one its own {self._group}.state_dir"
                 ) from None
             lock.truncate(0)
             lock.write(str(os.getpid()).encode())
@@ -116,10 +115,9 @@ class StateFolder:
             text = self._host_id_file.read_text(errors="replace").strip()
         if not HEX_128.fullmatch(text):
             raise ConfigError(
-                f"{self._host_id_file} holds {text[:40]!r} and not 32 hex digits. It is this "
-                "installation's identity: put it "
-                "back, or remove it (a tailer finds it in its checkpoint, a service becomes a "
-                "new instance)"
+                f"{self._host_id_file} contains {text[:40]!r} instead of 32 hex digits. The file "
+                "identifies this installation: restore it, or remove it (a tailer then reads "
+                "its ID from its checkpoint, and a service becomes a new instance)"
             )
         return text
 
@@ -145,9 +143,8 @@ class StateFolder:
             yield
         except OSError as error:
             raise ConfigError(
-                f"{self._group}.state_dir = {str(self.path)!r} cannot be used: "
-                f"{error.strerror}; name a folder that this user "
-                "may write"
+                f"{self._group}.state_dir = {str(self.path)!r} cannot be used: {error.strerror}; "
+                "specify a folder that this user can write to"
             ) from error
 
 

@@ -199,7 +199,7 @@ def apply_declarations(
     _check_reads(wanted, known, latest)
     _check_known(targets.registry, known, wanted, latest)
     created = targets.create_topics(declared.types)
-    targets.report(f"topics: {len(created)} created, the others checked")
+    targets.report(f"topics: {len(created)} created, all others verified")
     ids = _registered(targets.registry, known, wanted)
     targets.report(f"{len(declared.types)} schemas are registered")
     rules = next_rules(book, declared, ids, first_hour.length_s)
@@ -210,7 +210,8 @@ def apply_declarations(
     _publish_missing(targets)
     _check_in_force(targets, rules)
     targets.report(
-        f"rules revision {rules.id} " + ("published" if rules is not latest else "stands already")
+        f"rules revision {rules.id} "
+        + ("published" if rules is not latest else "was already published")
     )
     return ApplyResult(
         revision=rules.id,
@@ -290,23 +291,22 @@ def _adopted(
     if published.unusable:
         *_, last = named = sorted(published.unusable, key=revision_order)
         raise Finding(
-            f"hourmark.types holds revisions that this software cannot read: {', '.join(named)} "
-            f"({published.unusable[last]}); a "
-            "later one wrote them: upgrade this one"
+            "hourmark.types contains revisions that this version of Hourmark cannot read: "
+            f"{', '.join(named)} ({published.unusable[last]}); a later version wrote them; "
+            "upgrade this one"
         )
     unknown = sorted(published.ids - book.ids, key=revision_order)
     if not unknown:
         return 0
     if book.latest is not None and not may_adopt:
         raise Finding(
-            "hourmark.types holds revisions that the ledger does not know: "
-            f"{', '.join(unknown[:5])} ({len(unknown)} in all). Is "
-            "the ledger an older copy? Then `hourmark types repair --adopt` takes them. Are "
-            "they another site's, or another "
-            "ledger's? Then kafka.edge or etl.ledger is wrong. Nothing was changed"
+            "hourmark.types contains revisions that the ledger does not contain: "
+            f"{', '.join(unknown[:5])} ({len(unknown)} in total). If the ledger is an older "
+            "copy, add them with `hourmark types repair --adopt`. If they belong to another "
+            "site or another ledger, correct kafka.edge or etl.ledger. Nothing was changed"
         )
     adopted = targets.ledger.adopt(published, first_hour)
-    targets.report(f"the ledger took {adopted} records from the topic of rules")
+    targets.report(f"{adopted} records were added to the ledger from the topic of rules")
     return adopted
 
 
@@ -337,9 +337,8 @@ def _refuse_others(targets: ApplyTargets, latest: Rules | None, rules: Rules) ->
         and targets.ledger.book().get(latest.id) is None
     ):
         raise Finding(
-            f"revision {rules.id} is in this ledger, but services use {latest.id}, which "
-            "another ledger has put: one edge has "
-            "one ledger. Is etl.ledger right?"
+            f"revision {rules.id} is in this ledger, but services use {latest.id}, which another "
+            "ledger published; an edge cluster must have only one ledger. Check etl.ledger"
         )
 
 
@@ -357,11 +356,11 @@ def _check_reads(
                 and (why := find_incompatibility(old.schema, new.schema))
             ):
                 raise UsageError(
-                    f"{new.event_type}: what was written under schema id {schema_id} cannot be "
-                    f"read with this: {why}. New fields "
-                    "need a default, fields keep their type (or are promoted: int to long), "
-                    "and a name that was used keeps its "
-                    "type for ever; docs/event-types.md"
+                    f"{new.event_type}: events that were written with schema id {schema_id} "
+                    f"cannot be read with this declaration: {why}. New fields need a default. "
+                    "Existing fields must keep their type (promotion, such as int to long, is "
+                    "allowed), and the name of a removed field can only be reused with the same "
+                    "type; see docs/event-types.md"
                 )
 
 
@@ -381,11 +380,10 @@ def _check_known(
         schema = known[schema_id]
         if schema.text and (found := registry.find(schema.topic, schema.schema)) != schema_id:
             raise UsageError(
-                f"the schema registry gives {'no id' if found is None else f'id {found}'} for "
-                f"{schema.meaning}, which the ledger "
-                f"knows as id {schema_id}: it was recreated, or restored from an older copy. "
-                "Restore its newest copy, or run "
-                "`hourmark types repair`; nothing was registered"
+                f"the schema registry has {'no id' if found is None else f'id {found}'} for "
+                f"{schema.meaning}, but in the ledger it has id {schema_id}: the registry was "
+                "recreated, or restored from an older copy. Restore its newest copy, or run "
+                "`hourmark types repair`. Nothing was registered"
             )
 
 

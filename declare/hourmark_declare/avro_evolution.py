@@ -58,19 +58,19 @@ def _other_meanings(written: Schema, reader: Schema) -> Iterator[str]:
         found = [name for name in (field["name"], *field.get("aliases", ())) if name in fields]
         if len(found) > 1:
             yield (
-                f"field {field['name']} (it would take {' and '.join(found)}, which were both "
-                "written: keep one of the names)"
+                f"field {field['name']} (it would read both {' and '.join(found)}, which both "
+                "contain data: keep only one of the names)"
             )
         if (
             found
             and _is_or_has(field["type"], "string")
             and _is_or_has(fields[found[0]]["type"], "bytes")
         ):
-            yield f"field {field['name']} (bytes need be no text)"
+            yield f"field {field['name']} (its existing bytes may not be valid text)"
         if found and _meanings(fields[found[0]]["type"]) != _meanings(field["type"]):
             yield (
-                f"field {field['name']} (its logical type, unit or scale is another: its "
-                "values would be taken for others)"
+                f"field {field['name']} (its logical type, unit or scale has changed, so "
+                "existing values would be misinterpreted)"
             )
 
 

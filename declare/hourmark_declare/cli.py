@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 _first_hour_option = click.option(
     "--first-hour",
     help=(
-        "Where new types' chains of buckets begin, e.g. 2026-11-21T05. Default: now; of the "
-        "first ones types.first_hour."
+        "First hour of new types, e.g. 2026-11-21T05. Default: now; for the first types of a "
+        "ledger, types.first_hour."
     ),
 )
 
@@ -48,7 +48,7 @@ types.add_command(try_)
     "--since",
     default="1h",
     show_default=True,
-    help="With --live: how far back; 2026-11-21T05:30, or 10m, 3d ago.",
+    help="With --live: start of the period, such as 2026-11-21T05:30, or 10m or 3d before now.",
 )
 @json_option
 @config_option
@@ -80,7 +80,8 @@ def check(config: Config, folder: Path | None, live: bool, since: str, as_json: 
         )
     else:
         click.echo(
-            f"{len(declared.types)} types and {len(declared.sources)} sources are well declared"
+            f"{len(declared.types)} types and {len(declared.sources)} sources are declared "
+            "correctly"
         )
         for kind in again or ():
             click.echo(str(kind))
@@ -165,7 +166,7 @@ def apply(
 
     declared = load_declarations(folder or config.types.dir)
     if source and sample is None:
-        raise UsageError("--source names the source of --lines: name a file of lines as well")
+        raise UsageError("--source requires --lines, the file whose lines are from this source")
     samples = read_sample_lines(declared, sample, source) if sample else None
     with open_targets(config, _say) as targets:
         first = resolve_first_hour(config, first_hour, is_new=targets.ledger.book().latest is None)
@@ -210,7 +211,7 @@ def repair(config: Config, adopt: bool, first_hour: str | None, as_json: bool) -
         click.echo(
             f"rules revision {repaired.revision} is in force"
             if repaired.revision
-            else "no types were ever applied"
+            else "no types have been applied yet"
         )
 
 
@@ -226,7 +227,9 @@ def list_types(config: Config, as_json: bool) -> None:
 
     rules = read_applied_rules(config)
     if rules is None:
-        raise UsageError("no types are applied yet; begin with `hourmark types apply --dir types`")
+        raise UsageError(
+            "no types have been applied yet; start with `hourmark types apply --dir types`"
+        )
     rows = [
         {
             "type": name,

@@ -99,20 +99,21 @@ def select_source(declared: Declarations, source: str | None, event_type: str | 
     if source is not None:
         if source not in named:
             raise UsageError(
-                f"--source {source}: no such source is declared; known: "
-                f"{', '.join(named) or 'none'}"
+                f"--source {source}: unknown source; declared sources: {', '.join(named) or 'none'}"
             )
         return named[source]
     if event_type is not None:
         carriers = [s for s in declared.sources if event_type in s.types]
         if not carriers:
             raise UsageError(
-                f"--type {event_type}: no source carries it; name it in a source of sources.toml"
+                f"--type {event_type}: no source contains this type; add it to a source in "
+                "sources.toml"
             )
         return carriers[0].model_copy(update={"types": [event_type], "catch_all": None})
     if len(named) != 1:
         raise UsageError(
-            f"name the source of the lines, --source; declared are: {', '.join(named) or 'none'}"
+            "specify the source of the lines with --source; declared sources: "
+            f"{', '.join(named) or 'none'}"
         )
     return declared.sources[0]
 

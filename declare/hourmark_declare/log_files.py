@@ -44,7 +44,7 @@ def distinct_log_files(files: Iterable[Path], report: Callable[[str], None]) -> 
             identity = (status.st_dev, status.st_ino)
         first = distinct.setdefault(identity, file)
         if first is not file:
-            report(f"{file} is the same file as {first}, and is left out")
+            report(f"{file} is the same file as {first} and is ignored")
     return [*distinct.values()]
 
 
@@ -72,8 +72,8 @@ def read_log_samples(files: Iterable[Path]) -> list[FileSample]:
             continue
         if file.name.endswith(COMPRESSED_SUFFIXES):
             problems.append(
-                f"{file} is text, but the tailer takes a file whose name ends in {file.suffix} for "
-                "a compressed one; rename it"
+                f"{file} is text, but the tailer treats files whose names end in {file.suffix} "
+                "as compressed; rename it"
             )
     if problems:
         raise UsageError("\n".join(problems))
@@ -88,12 +88,12 @@ def _problems(file: Path) -> Iterator[str]:
     try:
         os.fsencode(name).decode()
     except UnicodeDecodeError:
-        yield "is a path that is not valid UTF-8, so no configuration can name it; rename it"
+        yield "is a path that is not valid UTF-8, which a configuration cannot contain; rename it"
         return
     try:
         mode = file.stat().st_mode
         if (kind := _KINDS.get(stat.S_IFMT(mode))) is not None:
-            yield f"is {kind}; name a regular file, or receive the lines (docs/receiving.md)"
+            yield f"is {kind}; specify a regular file, or receive the lines (docs/receiving.md)"
         elif stat.S_ISREG(mode):
             yield from _content_problems(file)
     except OSError:
@@ -104,9 +104,9 @@ def _content_problems(file: Path) -> Iterator[str]:
     with file.open("rb") as opened:
         start = opened.read(_START_BYTES)
     if start and not start.strip(b"\r\n"):
-        yield "has no line yet; name a file that has some, so that their form can be seen"
+        yield "has no lines yet; specify a file that contains lines"
     elif len(start) == _START_BYTES and b"\n" not in start:
         yield (
-            "cannot be analyzed: its first line is over 1 MiB long; declare its type by hand "
+            "cannot be analyzed: its first line is over 1 MiB long; declare its type manually "
             "(docs/event-types.md)"
         )

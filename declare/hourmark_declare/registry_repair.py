@@ -95,11 +95,11 @@ def repair_registry(
         standing = registry.schema(schema_id)
         if standing is not None and fingerprint(plain_spelling(standing)) != schema.fingerprint:
             raise Finding(
-                f"the schema registry assigns id {schema_id} to "
-                f"{standing.get('name')} ({fingerprint(standing)}), the "
-                f"ledger knows it as {schema.meaning}: this cannot be repaired there. Restore a "
-                "copy of the registry, or set "
-                "registry.url to an empty one and run this again; nothing was registered"
+                f"the schema registry assigns id {schema_id} to {standing.get('name')} "
+                f"({fingerprint(standing)}), but in the ledger this id belongs to "
+                f"{schema.meaning}: this registry cannot be repaired. Restore a copy of the "
+                "registry, or set registry.url to an empty registry, then repeat the command. "
+                "Nothing was registered"
             )
         if standing is None or registry.find(schema.topic, schema.schema) != schema_id:
             missing[schema_id] = schema
@@ -109,10 +109,10 @@ def repair_registry(
         given = registry.register(schema.topic, schema.schema)
         if given != schema_id:
             raise Finding(
-                f"the schema registry gave id {given} to {schema.meaning}, which the ledger "
-                f"knows as id {schema_id}: it holds "
-                "more than the ledger knows. Set registry.url to an empty one, or to a copy of "
-                "the lost one, and run this again"
+                f"the schema registry assigned id {given} to {schema.meaning}, but in the ledger "
+                f"it has id {schema_id}: the registry contains schemas that are not in the "
+                "ledger. Set registry.url to an empty registry or to a copy of the lost one, "
+                "then repeat the command"
             )
     return missing
 

@@ -15,7 +15,7 @@ from hourmark.rules.event_types import Declarations
 from hourmark.rules.revision import Rules
 from hourmark_declare.line_trial import LineTrial, ReadContext
 
-_TOLD: Final = 5
+_REFUSED_SHOWN: Final = 5
 EVENT, BLANK, UNKNOWN = "event", "blank", "unknown"
 
 
@@ -62,13 +62,15 @@ def check_samples(latest: Rules | None, declared: Declarations, samples: SampleL
             if t.is_event
         }
         if refused := [t for t in after if t.reason is not None and t.line in events]:
-            told = "; ".join(f"line {t.line}: {t.reason}: {t.detail}" for t in refused[:_TOLD])
+            shown = "; ".join(
+                f"line {t.line}: {t.reason}: {t.detail}" for t in refused[:_REFUSED_SHOWN]
+            )
             raise UsageError(
-                f"{len(refused)} of {len(samples.lines)} sample lines of source "
-                f"{samples.source} are events under revision "
-                f"{latest.id} and would become dead letters: "
-                f"{told}{'; ...' if len(refused) > _TOLD else ''}. Nothing was "
-                "changed. Declare it so that they are accepted, or mean it with --refuse-lines"
+                f"{len(refused)} of {len(samples.lines)} sample lines of source {samples.source} "
+                f"are events under revision {latest.id} and would become dead letters: "
+                f"{shown}{'; ...' if len(refused) > _REFUSED_SHOWN else ''}. Nothing was changed. Change "
+                "the declarations so that they accept these lines, or confirm the change with "
+                "--refuse-lines"
             )
     return sum(t.is_event for t in after)
 
@@ -107,14 +109,14 @@ class ReparsedDeadLetters:
     def __str__(self) -> str:
         would = {
             EVENT: "would be events now",
-            BLANK: "would make no record now",
+            BLANK: "would produce no record now",
             UNKNOWN: "cannot be parsed again here",
         }
-        told = would.get(self.now, f"would be dead letters again, {self.now}")
+        result = would.get(self.now, f"would be dead letters again, {self.now}")
         of = f"source {self.source}, type {self.type or '-'}"
         return (
             f"{of}: {self.letters:,} dead letters {self.reason} "
-            f"{told}{f': {self.detail}' if self.detail else ''}"
+            f"{result}{f': {self.detail}' if self.detail else ''}"
         )
 
 
@@ -159,16 +161,16 @@ def reparse_dead_letters(
 def _now(trial: LineTrial, names: Sequence[str], letter: Mapping[str, Any]) -> tuple[str, str]:
     source, reason = letter["declared_source"], letter["reason"]
     if letter["file"] is None:
-        return UNKNOWN, f"posted by a program, not read from a file: {letter['detail']}"
+        return UNKNOWN, f"it was posted by a program and not read from a file: {letter['detail']}"
     if source not in names:
         near = difflib.get_close_matches(source, names, n=1)
         return DeadLetterReason.UNKNOWN_SOURCE.value, f"no source {source} is declared here" + (
-            f"; is {near[0]} meant?" if near else ""
+            f"; did you mean {near[0]}?" if near else ""
         )
     if reason == DeadLetterReason.LINE_TOO_LONG.value or not (
         letter["raw"] or reason == DeadLetterReason.EMPTY_LINE.value
     ):
-        return UNKNOWN, f"the line is not at hand: {letter['detail']}"
+        return UNKNOWN, f"the line is not available: {letter['detail']}"
     context = ReadContext(
         observed_at_ms=unix_ms(letter["event_time"]), zone="UTC", host=letter["host"]
     )

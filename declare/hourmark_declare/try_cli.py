@@ -143,7 +143,7 @@ def _show(tried: Iterable[LineResult], *, as_json: bool) -> bool:
             reasons[one.reason] += 1
         else:
             types[one.type or "no record"] += 1
-        click.echo(json.dumps(dataclasses.asdict(one)) if as_json else _told(one))
+        click.echo(json.dumps(dataclasses.asdict(one)) if as_json else _format_result(one))
     if as_json:
         click.echo(json.dumps({"events": types, "dead_letters": reasons}))
     else:
@@ -151,11 +151,11 @@ def _show(tried: Iterable[LineResult], *, as_json: bool) -> bool:
     return bool(reasons)
 
 
-def _told(one: LineResult) -> str:
+def _format_result(one: LineResult) -> str:
     if one.reason is not None:
         return f"{one.line}: dead letter {one.reason}: {one.detail}"
     if one.type is None:
-        return f"{one.line}: no record, the line is blank"
+        return f"{one.line}: no record, because the line is blank"
     return (
         f"{one.line}: {one.type} {one.time} {one.host} {json.dumps(one.fields, ensure_ascii=False)}"
     )

@@ -31,8 +31,8 @@ def check_existing(folder: Path) -> None:
         read_declarations((folder / SOURCES).parent)
     except UsageError as error:
         raise UsageError(
-            f"{folder} is there already, and cannot be added to: {error}\nCorrect this, or name "
-            "another folder with --out."
+            f"{folder} already exists, and its configuration cannot be extended: "
+            f"{error}\nCorrect it, or specify another folder with --out."
         ) from error
 
 
@@ -53,9 +53,9 @@ def check_written(folder: Path, written: Mapping[Path, str]) -> None:
             tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise UsageError(
-                f"{folder / path} would be no valid TOML: {error}. If it defines a list of sources "
-                "inline, write each of them as a table of its own, such as [[tailer.sources]] or "
-                "[[source]]"
+                f"{folder / path} would not be valid TOML: {error}. If it defines a list of "
+                "sources inline, write each of them as a table of its own, such as "
+                "[[tailer.sources]] or [[source]]"
             ) from error
     build_config(folder / SETTINGS, tomllib.loads(written[SETTINGS]))
     with tempfile.TemporaryDirectory(prefix="hourmark-init-") as temporary:

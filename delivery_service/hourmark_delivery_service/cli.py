@@ -13,12 +13,12 @@ from hourmark.log import set_up_logging
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
-    help="Listen here instead of service.port; 0 takes a free one.",
+    help="Port to listen on, instead of service.port; 0 selects a free port.",
 )
 @click.option(
     "--workers",
     type=click.IntRange(1, 64),
-    help="Processes that share the port, instead of service.workers.",
+    help="Number of worker processes that share the port, instead of service.workers.",
 )
 @config_option
 def serve(config: Config, port: Port | None, workers: int | None) -> None:

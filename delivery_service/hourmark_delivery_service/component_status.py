@@ -83,7 +83,7 @@ def service(config: Config, now_ms: int) -> ComponentStatus:
     problems = (*clock, *(p for p in others.problems if p.key != f"host:{host_id}"))
     try:
         with opener.open(f"{address}/readyz", timeout=_ANSWER_S) as answer:
-            warnings = _told(answer, "warnings")
+            warnings = _read_texts(answer, "warnings")
         return ComponentStatus(
             ComponentState.RUNNING,
             "; ".join([f"ready at {address}", *warnings]),
@@ -96,7 +96,7 @@ def service(config: Config, now_ms: int) -> ComponentStatus:
             reasons = _reasons(error)
         return ComponentStatus(
             ComponentState.RUNNING,
-            f"answers at {address}, not ready: {reasons}",
+            f"responds at {address}, not ready: {reasons}",
             pid,
             now_ms,
             (_not_ready(address, reasons), *problems),
@@ -106,18 +106,22 @@ def service(config: Config, now_ms: int) -> ComponentStatus:
             return _untrusted(address, pid, now_ms, error.reason, problems)
     except OSError:
         pass
-    told = f"does not answer at {address}; {others.detail}"
+    detail = f"does not respond at {address}; {others.detail}"
     if pid is None:
         if not any(r.host_id == host_id and not r.goodbye for r in reports):
-            return dataclasses.replace(others, detail=told, problems=problems)
+            return dataclasses.replace(others, detail=detail, problems=problems)
         ended = (_ended(address), *problems)
-        return dataclasses.replace(others, state=ComponentState.SILENT, detail=told, problems=ended)
+        return dataclasses.replace(
+            others, state=ComponentState.SILENT, detail=detail, problems=ended
+        )
     since_ms = folder.locked_at_ms()
     if since_ms is not None and now_ms - since_ms < _STARTS_S * 1000:
-        detail = f"starting, or hanging since its start; {told}"
+        detail = f"starting, or hanging since its start; {detail}"
         return ComponentStatus(ComponentState.RUNNING, detail, pid, others.heard_at_ms, problems)
     hangs = _hangs(address, pid)
-    return ComponentStatus(ComponentState.SILENT, told, pid, others.heard_at_ms, (hangs, *problems))
+    return ComponentStatus(
+        ComponentState.SILENT, detail, pid, others.heard_at_ms, (hangs, *problems)
+    )
 
 
 def _untrusted(
@@ -125,16 +129,16 @@ def _untrusted(
 ) -> ComponentStatus:
     # A process answers, so neither its log nor a restart is the next step.
     if not isinstance(error, ssl.SSLCertVerificationError):
-        detail = f"answers at {address}, and the TLS handshake fails: {error.reason or error}"
+        detail = f"responds at {address}, but the TLS handshake fails: {error.reason or error}"
         return ComponentStatus(ComponentState.UNKNOWN, detail, pid, None, problems)
     what = f"its certificate is not accepted: {error.verify_message}"
     refused = _unavailable(
         address,
-        f"{what}; tailers and clients refuse it for the same reason",
-        "renew the file service.tls.certificate, and send the service SIGHUP; or name the file that "
-        "it uses",
+        f"{what}; tailers and clients reject it for the same reason",
+        "renew the file service.tls.certificate and send the service SIGHUP, or set this "
+        "configuration to the file that the service uses",
     )
-    detail = f"answers at {address}; {what}"
+    detail = f"responds at {address}; {what}"
     return ComponentStatus(ComponentState.RUNNING, detail, pid, now_ms, (refused, *problems))
 
 
@@ -152,7 +156,7 @@ def _warning(address: str, number: int, text: str) -> Problem:
         key=f"service-warning:{address}:{number}",
         subject=f"delivery service {address}",
         what=text,
-        do="as it says; the service accepts everything else meanwhile",
+        do="follow the message; meanwhile, the service accepts everything else",
         group="warnings of a delivery service",
     )
 
@@ -160,27 +164,28 @@ def _warning(address: str, number: int, text: str) -> Problem:
 def _not_ready(address: str, reasons: str) -> Problem:
     return _unavailable(
         address,
-        f"it answers and is not ready: {reasons}",
-        "remove the reason it names, servers first; it becomes ready by itself. "
-        "`hourmark doctor --only kafka` examines brokers and topics",
+        f"it responds, but is not ready: {reasons}",
+        "resolve the stated reason, problems of servers first; the service then becomes ready "
+        "automatically. `hourmark doctor --only kafka` checks brokers and topics",
     )
 
 
 def _ended(address: str) -> Problem:
     return _unavailable(
         address,
-        "it does not answer, its process has ended, and it sent no final report: it was killed or "
-        "failed",
-        "start it again: `hourmark serve`; the end of its log has the reason, unless it was killed",
+        "it does not respond, its process has ended, and it sent no final report: it was killed "
+        "or it failed",
+        "start it again: `hourmark serve`; unless it was killed, the end of its log states the "
+        "reason",
     )
 
 
 def _hangs(address: str, pid: int) -> Problem:
     return _unavailable(
         address,
-        f"process {pid} exists and does not answer",
-        "see the end of its log; continue it if it was suspended (SIGCONT), else end it (SIGKILL "
-        "loses nothing that was acknowledged) and start it again: `hourmark serve`",
+        f"process {pid} exists but does not respond",
+        "check the end of its log; if it was suspended, continue it (SIGCONT); otherwise end it "
+        "(SIGKILL loses no acknowledged data) and start it again: `hourmark serve`",
     )
 
 
@@ -252,7 +257,7 @@ def _latest_reports(
 def _read_reports_within(config: Config, seconds: float) -> list[HostReport]:
     # A broker that hangs would delay the answer by 15 s, after that of the service is known.
     found = call_all({"reports": lambda: _read_reports(config)}, seconds)
-    late = Unavailable(f"the edge cluster did not answer within {seconds:g} s")
+    late = Unavailable(f"the edge cluster did not respond within {seconds:g} s")
     answer = found.get("reports", late)
     if isinstance(answer, Unavailable):
         raise answer
@@ -293,7 +298,7 @@ def tailers_from_reports(reports: Collection[HostReport], now_ms: int) -> Compon
         then,
         state=ComponentState.UNKNOWN if unknown else then.state,
         detail=f"no delivery service has stored their reports for {format_age(stored_ms, now_ms)}; "
-        f"before: {then.detail}",
+        f"the last known state: {then.detail}",
     )
 
 
@@ -329,7 +334,7 @@ def status_from_reports(reports: Collection[HostReport], now_ms: int) -> Compone
         if silent
         else ComponentState.NOT_RUNNING
     )
-    kinds = (("reported", live), ("silent", silent), ("said goodbye", gone))
+    kinds = (("reported", live), ("silent", silent), ("reported a goodbye", gone))
     detail = (
         "; ".join(_named(what, kind, now_ms) for what, kind in kinds if kind) or "no recent reports"
     )
@@ -350,8 +355,8 @@ def _behind(apart_ms: int) -> Problem:
         cause=CauseClass.CLOCK,
         key="clock:services",
         subject="clock of this machine, or of delivery services",
-        what=f"reports arrive with times {apart_ms // 1000} s behind this machine's clock; from "
-        f"{CLOCKS_APART_MS_MAX // 1000} s on nothing closes",
+        what=f"reports arrive with times {apart_ms // 1000} s behind this machine's clock; no "
+        f"bucket closes if the difference is {CLOCKS_APART_MS_MAX // 1000} s or more",
         do=_COMPARE_CLOCKS,
     )
 
@@ -363,8 +368,9 @@ def _ahead(report: HostReport, now_ms: int) -> Problem:
         cause=CauseClass.CLOCK,
         key="clock:services",
         subject="clock of a delivery service",
-        what=f"the report of {report.kind} {report.host_name} has a time {seconds} s ahead of this "
-        f"machine's clock; from {CLOCKS_APART_MS_MAX // 1000} s on nothing closes",
+        what=f"the report of {report.kind} {report.host_name} has a time {seconds} s ahead of "
+        "this machine's clock; no bucket closes if the difference is "
+        f"{CLOCKS_APART_MS_MAX // 1000} s or more",
         do=_COMPARE_CLOCKS,
     )
 
@@ -376,10 +382,10 @@ def _named(what: str, reports: Collection[HostReport], now_ms: int) -> str:
 
 
 def _reasons(answer: HTTPError) -> str:
-    return "; ".join(_told(answer, "reasons")) or f"status {answer.code}"
+    return "; ".join(_read_texts(answer, "reasons")) or f"status {answer.code}"
 
 
-def _told(answer: IO[bytes], member: str) -> list[str]:
+def _read_texts(answer: IO[bytes], member: str) -> list[str]:
     try:
         return [str(text) for text in json.load(answer)[member]]
     except (ValueError, KeyError, TypeError):

@@ -203,7 +203,7 @@ class BatchRejected(ServiceError):
         super().__init__(
             "rejected",
             message,
-            "correct the events that `rejected` names, and send the batch again",
+            "correct the events listed in `rejected`, and send the batch again",
         )
         self.problem["rejected"] = rejected
 
@@ -234,7 +234,8 @@ class TooManyRequests(ServiceError):
         super().__init__(
             "rate",
             message,
-            f"send the same request again after {retry_after_s} s, or ask for a higher rate",
+            f"send the same request again after {retry_after_s} s, or create a token with a "
+            "higher rate limit",
         )
         self.retry_after_s = retry_after_s
 

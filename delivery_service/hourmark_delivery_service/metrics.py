@@ -28,11 +28,11 @@ class ServiceMetrics:
         self._dead_letter_series: set[tuple[str, str, str]] = set()
         r = self.registry
         self.requests = Counter(
-            "hourmark_service_requests", "Requests answered.", ["path", "status"], registry=r
+            "hourmark_service_requests", "Responses sent.", ["path", "status"], registry=r
         )
         self.request_seconds = Histogram(
             "hourmark_service_request_seconds",
-            "From a request's first byte to its answer.",
+            "Seconds from the first byte of a request to its response.",
             ["path"],
             buckets=_SECONDS,
             registry=r,
@@ -42,8 +42,8 @@ class ServiceMetrics:
         )
         self.dead_letters = Counter(
             "hourmark_service_dead_letters",
-            "Dead letters acknowledged. Empty: a type that none claimed, a source that "
-            "is not declared.",
+            "Dead letters acknowledged. An empty type means that the line claimed no type, an "
+            "empty source that it is not declared.",
             ["type", "source", "reason"],
             registry=r,
         )
@@ -55,28 +55,30 @@ class ServiceMetrics:
         )
         self.blank_lines = Counter(
             "hourmark_service_blank_lines",
-            "Blank lines acknowledged: they make no record.",
+            "Blank lines acknowledged. They produce no record.",
             registry=r,
         )
         self.received_bytes = Counter(
-            "hourmark_service_received_bytes", "Bytes acknowledged, inflated.", registry=r
+            "hourmark_service_received_bytes",
+            "Bytes acknowledged, after decompression.",
+            registry=r,
         )
         self.inflight_bytes = Gauge(
             "hourmark_service_inflight_bytes",
-            "Bytes of requests under way.",
+            "Bytes of requests in progress.",
             registry=r,
             multiprocess_mode="livesum",
         )
         self.produce_errors = Counter(
             "hourmark_service_produce_errors",
-            "Records that Kafka did not take.",
+            "Records that Kafka did not accept.",
             ["error"],
             registry=r,
         )
         self.topic_unavailable = Gauge(
             "hourmark_service_topic_unavailable",
-            "1 for a topic that cannot take records: it is missing, or a partition has no leader "
-            "or too few in-sync replicas. Absent: no problem was ever found.",
+            "1 for a topic that cannot accept records, because it is missing, or a partition "
+            "has no leader or too few in-sync replicas. Absent if no problem was ever found.",
             ["topic"],
             registry=r,
             multiprocess_mode="livemax",
@@ -92,7 +94,7 @@ class ServiceMetrics:
         )
         self.native = Gauge(
             "hourmark_service_native_pass",
-            "1 where lines are parsed by the compiled module, 0 by Python alone.",
+            "1 if lines are parsed by the compiled module, 0 if by Python alone.",
             registry=r,
             multiprocess_mode="livemin",
         )
@@ -102,25 +104,25 @@ class ServiceMetrics:
         )
         self.denied = Counter(
             "hourmark_service_denied",
-            "Requests denied by their token, or for want of one.",
+            "Requests rejected because of their token, or because they had none.",
             ["reason"],
             registry=r,
         )
         self.tokens = Gauge(
             "hourmark_service_tokens",
-            "Tokens known that are not revoked.",
+            "Known tokens that are not revoked.",
             registry=r,
             multiprocess_mode="livemin",
         )
         self.tokens_lost = Gauge(
             "hourmark_service_tokens_lost",
-            "Of these, those that hourmark.tokens no longer holds.",
+            "Known tokens that hourmark.tokens no longer contains.",
             registry=r,
             multiprocess_mode="livemax",
         )
         self.tokens_read = Gauge(
             "hourmark_service_tokens_read_timestamp_seconds",
-            "When hourmark.tokens was last read to its end.",
+            "Unix time at which hourmark.tokens was last read to its end.",
             registry=r,
             multiprocess_mode="livemin",
         )

@@ -142,7 +142,7 @@ class Driver:
             except (
                 Unavailable
             ) as error:  # most likely the ledger; running queries continue and notice it too
-                _LOG.warning("the driver waits: %s", error)
+                _LOG.warning("the driver is waiting: %s", error)
                 self._stopping.wait(PAUSE_S)
                 continue
             if self._recorded != types and self._record():

@@ -100,9 +100,8 @@ class BadRecord(EtlStop):
     def __str__(self) -> str:
         return (
             f"topic {self.topic} partition {self.partition} offset {self.offset}: {self.why}; "
-            "only the delivery service may "
-            "write to this topic, and nothing is staged past this record. Find who wrote it, "
-            "or what changed it"
+            "only the delivery service may write to this topic, and no record after this one is "
+            "staged. Find out which program wrote the record, or what changed it"
         )
 
 
@@ -123,11 +122,10 @@ class DamagedRow(Unavailable):
 
     def __str__(self) -> str:
         return (
-            f"the ledger's row of {self.table} ({self.key}) is not as it was written, by its "
-            "digest: a disk, memory or a hand "
-            "changed it, and nothing goes on with it. `hourmark ledger check` names all such "
-            "rows; restore the newest copy of "
-            "the ledger, or recreate it by `hourmark ledger rebuild`"
+            f"the ledger's row of {self.table} ({self.key}) does not match its digest: it was "
+            "changed by a faulty disk or memory, or manually, and is not used. `hourmark ledger "
+            "check` lists all damaged rows; restore the newest copy of the ledger, or recreate "
+            "it with `hourmark ledger rebuild`"
         )
 
 
@@ -150,6 +148,6 @@ class Unreadable(Finding):
 
     def __str__(self) -> str:
         return (
-            f"the staged file {self.path} cannot be read ({self.why}); it is staged again "
-            "from its offsets in Kafka"
+            f"the staged file {self.path} cannot be read ({self.why}); its offsets are staged "
+            "again from Kafka"
         )

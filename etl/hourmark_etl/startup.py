@@ -77,7 +77,7 @@ def wait_until_available(call: Callable[[], _Result], clock: Clock) -> _Result:
         except Unavailable as error:
             if clock.monotonic_s() >= until_s:
                 raise
-            _LOG.warning("the driver waits to begin: %s", error)
+            _LOG.warning("the driver is waiting to start: %s", error)
         clock.sleep(PAUSE_S)
 
 
@@ -107,7 +107,8 @@ def open_startup_resources(config: Config, exit_stack: ExitStack) -> StartupReso
         types = frozenset(read_type_shards(database))
         if not types:
             raise NoLedger(
-                "the ledger knows no event types yet; `hourmark types apply --dir types` adds them"
+                "the ledger has no event types yet; add them with `hourmark types apply --dir "
+                "types`"
             )
         cluster_id = Cluster(
             config.kafka.central_cluster, "central"

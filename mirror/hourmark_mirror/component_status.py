@@ -53,7 +53,7 @@ def mirror_status(config: Config, now_ms: int) -> ComponentStatus:
     """
     if not config.kafka.mirrored:
         return ComponentStatus(
-            ComponentState.NOT_RUNNING, "not needed: one cluster is both edge and central"
+            ComponentState.NOT_RUNNING, "not needed, because one cluster is both edge and central"
         )
     pid = StateFolder(config.mirror.work_dir, "mirror").holder()
     waiting_ms, copied_ms, has_copied = None, None, False
@@ -114,9 +114,9 @@ def _stalled(pid: int | None, since_ms: int, now_ms: int, detail: str) -> Compon
         state = ComponentState.SILENT
         what = f"process {pid} exists, and has copied nothing for {age}: {detail}"
         do = (
-            "see its log and the alarms of `hourmark mirror watch` (docs/runbooks); continue the "
-            "process if it was suspended (SIGCONT), else end it and start it again: `hourmark "
-            "mirror run` (`hourmark up`, for the local stack)"
+            "check its log and the alarms of `hourmark mirror watch` (docs/runbooks); if the "
+            "process was suspended, continue it (SIGCONT); otherwise end it and start it again: "
+            "`hourmark mirror run` (`hourmark up`, for the local stack)"
         )
     problem = Problem(
         cause=CauseClass.COMPONENT,

@@ -152,8 +152,8 @@ def describe_nothing_stale(recreated: Sequence[str]) -> str:
     first = recreated[0]
     return (
         f"no position is past the edge's log end, but {', '.join(recreated)} was deleted and "
-        "recreated. Either MirrorMaker 2 has copied the new topic from its start, or the new topic "
-        f"has already grown past the old position. `hourmark mirror verify --topic {first} "
+        "recreated. Either MirrorMaker 2 has copied the new topic from its start, or the new "
+        f"topic is already longer than the old position. `hourmark mirror verify --topic {first} "
         "--accept` compares both sides: records that only the central cluster has are of the "
         "deleted topic and are harmless. If records are missing, `hourmark mirror reset-offsets "
         f"--topic {first} --all` copies the topic again"

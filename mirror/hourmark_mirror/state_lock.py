@@ -36,8 +36,7 @@ def exclusive_lock(path: Path, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[No
     except OSError as error:
         raise UsageError(
             f"mirror.work_dir = {str(path.parent.parent)!r} cannot be used: {error.strerror}; "
-            "name a folder that this user can "
-            "write to"
+            "use a folder that this user can write to"
         ) from error
     with lock:
         _wait_for(lock, timeout_s)

@@ -63,13 +63,15 @@ class CanaryPoster:
         try:
             if self._body is None:
                 self._body = self._event(self._client.current_reading().clock_ms)
-            told = self._client.post_events(CANARY, self._body)
+            response = self._client.post_events(CANARY, self._body)
         except (NoServiceAvailable, RequestRefused) as error:
             return self._log_failure(error)
         sent, self._body = self._body, None
-        if letters := told.get("dead_letters"):
+        if letters := response.get("dead_letters"):
             _LOG.error(
-                "the canary became a dead letter (%s): check the declaration of %s", told, CANARY
+                "the canary became a dead letter (%s): check the declaration of %s",
+                response,
+                CANARY,
             )
         else:
             self._steady_s, self._acknowledged_ms = self._clock.monotonic_s(), self._clock.now_ms()

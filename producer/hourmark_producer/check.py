@@ -146,15 +146,14 @@ def check_reload(config: TailerConfig, running: TailerConfig, host_id: str, cloc
     if config.state_dir.resolve() != running.state_dir.resolve():
         raise ConfigError(
             f"tailer.state_dir = {str(config.state_dir)!r} is not {str(running.state_dir)!r}, "
-            "which this tailer runs on: with "
-            "another folder it is another host, and sends every file again. To move the "
-            "folder, stop the tailer, move all that "
-            "is in it, and start the tailer"
+            "the folder of the running tailer: with another folder, the tailer would be a new "
+            "host and send every file again. To move the folder, stop the tailer, move the "
+            "content of the folder, and start the tailer"
         )
     for setting, path in unwritable_folders(config):
         raise ConfigError(
-            f"{setting}: {path} cannot be written to by this user; name another folder, "
-            "or grant access"
+            f"{setting}: {path} cannot be written to by this user; use another folder, or grant "
+            "access"
         )
     if config.second_state_dir is not None and (
         known := read_owner(config.second_state_dir)
@@ -173,7 +172,7 @@ def check_reload(config: TailerConfig, running: TailerConfig, host_id: str, cloc
 
 
 _MAYBE_OWN_LISTENER: Final = (
-    "; a tailer runs with this tailer.state_dir and may use the address itself"
+    "; a tailer is running with this tailer.state_dir and may already use the address"
 )
 _UNUSUAL: Final = re.compile(r"[$~]|[@!+]\(")
 NAMED: Final = 5  # files listed per source; the others are only counted
@@ -223,24 +222,26 @@ def _state(config: TailerConfig) -> CheckResult:
             return CheckResult(
                 setting,
                 "error",
-                f"{path} cannot be written to by this user; name another folder, or grant access",
+                f"{path} cannot be written to by this user; use another folder, or grant access",
             )
         host_id, path = state.host_id(), folder / CHECKPOINT
         if not path.exists() and host_id is not None:
             return CheckResult(
                 subject,
                 "error",
-                f"{folder} has a host id but no checkpoint: put {path.name} back, or "
-                "start with --reread",
+                f"{folder} has a host id but no checkpoint: restore {path.name}, or start with "
+                "--reread",
             )
         known = read_snapshot(path) if path.exists() else None
     except HourmarkError as error:
         return CheckResult(subject, "error", str(error))
     if known is None:
-        return CheckResult(subject, "well", f"{folder}: a first start, which creates it")
+        return CheckResult(
+            subject, "well", f"{folder}: does not exist yet; the first start creates it"
+        )
     holder = state.holder()
     runs = (
-        f"; a tailer runs with it (process {holder}), and a second one would be refused"
+        f"; a tailer is running with it (process {holder}), so a second one would not start"
         if holder
         else ""
     )
@@ -269,7 +270,7 @@ def _source(source: TailedSource) -> Iterator[CheckResult]:
         yield CheckResult(
             subject,
             "error",
-            f"cannot be read: {_some(wrong)}; grant access, or mount what is not there",
+            f"cannot be read: {_some(wrong)}; grant access, or mount the missing file systems",
         )
         return
     for pattern in source.paths:
@@ -288,11 +289,11 @@ def _pattern_warning(pattern: str, source: TailedSource) -> str | None:
     if found.files:
         why = f": `exclude` excludes all {len(found.files)} matching files"
     elif found.compressed:
-        why = f" but {len(found.compressed)} compressed files, which are not tailed"
+        why = f" except {len(found.compressed)} compressed files, which are not tailed"
     elif any("**" in part and part != "**" for part in pattern.split("/")):
         why = (
-            ": `**` matches folders only as a whole part of a path, as in "
-            "/var/log/**/app.log; elsewhere it is as `*`"
+            ": `**` matches folders only if it is a whole part of a path, as in "
+            "/var/log/**/app.log; otherwise it is the same as `*`"
         )
     elif _UNUSUAL.search(pattern):
         why = (
@@ -325,15 +326,15 @@ def _services(config: TailerConfig, clock: Clock) -> Iterator[CheckResult]:
         try:
             rules = link.current_reading().rules
         except NoServiceAvailable as error:
-            yield CheckResult(subject, "warning", f"{error}; lines wait until it answers")
+            yield CheckResult(subject, "warning", f"{error}; lines wait until it responds")
         except HourmarkError as error:
             yield CheckResult(subject, "error", str(error))
         else:
-            none = "it knows no rules yet; run `hourmark types apply`"
+            none = "it has no rules yet; run `hourmark types apply`"
             yield CheckResult(
                 subject,
                 "well" if rules else "warning",
-                f"answers, rules revision {rules}" if rules else none,
+                f"responds, rules revision {rules}" if rules else none,
             )
         finally:
             link.close()

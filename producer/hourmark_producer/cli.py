@@ -152,7 +152,7 @@ def tail(
         )
     elif drain or once or reread or final_lines:
         raise UsageError(
-            "--drain, --once and --reread are no options of `hourmark tail "
+            "--drain, --once and --reread are not options of `hourmark tail "
             f"{context.invoked_subcommand}`"
         )
 
@@ -344,12 +344,11 @@ def _check(config: Config, *, as_json: bool) -> None:
 def _stop_message(settings: TailerConfig) -> str:
     drain = shlex.join(["hourmark", "tail", "--drain", *config_arguments()])
     return (
-        "stopped without a goodbye: hours that "
-        f"{', '.join(source.name for source in settings.sources)} may carry wait for this "
-        "host until this tailer runs again and has caught up, or until their deadline "
-        "(etl.deadline_seconds, two hours by "
-        "default), past which they close as timed_out. If this host shall send nothing more: "
-        f"`{drain}`"
+        "stopped without a goodbye: hours with events of "
+        f"{', '.join(source.name for source in settings.sources)} wait for this host until this "
+        "tailer runs again and has caught up, or until their deadline (etl.deadline_seconds, "
+        "two hours by default), after which they are closed as timed_out. If this host will "
+        f"send no more data: `{drain}`"
     )
 
 

@@ -88,7 +88,7 @@ class ConditionLog:
             with self._lock:
                 ended = self._ongoing.pop(key, None)
             if ended is not None:
-                self._tell_end(ended)
+                self._log_end(ended)
 
     def sweep(self) -> None:
         """End all conditions that did not occur within the last `quiet_s` seconds, and log this.
@@ -101,7 +101,7 @@ class ConditionLog:
             ended = [key for key, condition in self._ongoing.items() if condition.met_s < before_s]
             conditions = [self._ongoing.pop(key) for key in ended]
         for condition in conditions:
-            self._tell_end(condition)
+            self._log_end(condition)
 
     def ongoing(self) -> list[Condition]:
         """Return the ongoing conditions.
@@ -135,8 +135,11 @@ class ConditionLog:
         with self._lock:
             return self._latest
 
-    def _tell_end(self, condition: Condition) -> None:
+    def _log_end(self, condition: Condition) -> None:
         seconds = condition.met_s - condition.since_s
         _LOG.info(
-            "no more, after %.0f s and %d times: %s", seconds, condition.times, condition.message
+            "resolved after %.0f s (%d occurrences): %s",
+            seconds,
+            condition.times,
+            condition.message,
         )

@@ -44,7 +44,7 @@ def obstacles(config: Config, older: OlderVersion) -> Iterator[Obstacle]:
     if (pid := StateFolder(config.tailer.state_dir, "tailer").holder()) is not None:
         yield Obstacle(
             where,
-            f"a tailer runs (process {pid}): its final state is not known yet",
+            f"a tailer is running (process {pid}), so its final state is not known yet",
             "stop it with SIGTERM and try again",
         )
     with open_read_only(path) as db:
@@ -55,16 +55,15 @@ def obstacles(config: Config, older: OlderVersion) -> Iterator[Obstacle]:
     if version not in older.checkpoints:
         yield Obstacle(
             where,
-            f"it has format {version}: several ranges of a file are on their way, or "
-            "bodies lie beside it, of which "
-            f"{older.name} knows nothing",
+            f"it has format {version}, because several ranges of a file are in flight, or bodies "
+            f"are stored in separate files; {older.name} does not support this",
             _END_IN_ORDER,
         )
     for name in older.no_range_fields:
         if count := fields[name]:
             yield Obstacle(
                 where,
-                f"{count} ranges on their way say {name}, which {older.name} cannot send",
+                f"{count} ranges in flight contain {name}, which {older.name} cannot send",
                 _END_IN_ORDER,
             )
     if not older.finds_the_rest:
@@ -85,22 +84,20 @@ def _of_files(
         file.path for file in files if Path(file.path).is_relative_to(spool) and _is_unsent(file)
     ]
     for paths, what in (
-        (packed, "are read as they were packed, which"),
+        (packed, "are compressed and are read directly"),
         (
             vanished,
-            (
-                "vanished before they were read to their end; their rest may be in packed "
-                "files or copies, where"
-            ),
+            "vanished before they were read completely, and their remainders may be in compressed "
+            "files or copies",
         ),
-        (received, "hold lines that were received and are not acknowledged, of which"),
+        (received, "contain received lines that are not acknowledged"),
     ):
         if paths:
             yield Obstacle(
                 where,
-                f"{len(paths)} files {what} {older.name} knows nothing: "
+                f"{len(paths)} files {what}, which {older.name} does not support: "
                 f"{', '.join(sorted(paths)[:3])}",
-                "let this version's tailer read them to their end: `hourmark tail status`",
+                "let the tailer of this version read them completely; `hourmark tail status` shows its progress",
             )
 
 

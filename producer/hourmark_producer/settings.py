@@ -31,7 +31,7 @@ def validate_settings(settings: TailerConfig) -> TailerConfig:
     """
     if not settings.sources:
         raise ConfigError(
-            "tailer.sources is empty; name at least one: [[tailer.sources]] with name and paths"
+            "tailer.sources is empty; add at least one: [[tailer.sources]] with name and paths"
         )
     check_inputs(settings)
     names = [source.name for source in settings.sources]
@@ -74,9 +74,9 @@ def _check_braces(glob: str, where: str) -> None:
     if match := _BRACES.search(glob):
         first = match[0][1:-1].split(",")[0]
         raise ConfigError(
-            f"{where} = {glob!r}: alternatives in braces are not supported. Write one glob for "
-            "each, as "
-            f"{glob.replace(match[0], first)!r}; a brace of a name is written as [{{]"
+            f"{where} = {glob!r}: alternatives in braces are not supported. Write one glob per "
+            f"alternative, such as {glob.replace(match[0], first)!r}; write a literal brace as "
+            f"[{{]"
         )
 
 
@@ -85,12 +85,13 @@ def _check_cri(source: TailedSource, where: str) -> None:
         return
     if source.record_start is not None:
         raise ConfigError(
-            f"{where}.record_start cannot be combined with format = 'cri', whose records "
-            "are the lines that containers wrote"
+            f"{where}.record_start cannot be combined with format = 'cri', in which each record "
+            "is a line that a container wrote"
         )
     if taken := sorted(source.fields.keys() & set(NAMES)):
         raise ConfigError(
-            f"{where}.fields.{taken[0]}: with format = 'cri' the path or each line determines it"
+            f"{where}.fields.{taken[0]}: with format = 'cri', the path or each line determines "
+            "this field"
         )
     try:
         encode_range_fields(source.fields | dict.fromkeys(NAMES, "x" * 253))

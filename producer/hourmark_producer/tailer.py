@@ -74,9 +74,9 @@ class StallLimit:
             self._ranges, self._moved_s = ranges, now_s
         elif self._limit_s is not None and now_s - self._moved_s >= self._limit_s:
             raise Unavailable(
-                f"nothing was acknowledged for {self._limit_s:g} s; {pending_bytes()} bytes "
-                "are pending or unreported. They are kept: check the warnings above, "
-                "tailer.service_urls and `hourmark tail status`, then run it again"
+                f"nothing was acknowledged for {self._limit_s:g} s; {pending_bytes()} bytes are "
+                "pending or unreported. They are kept. Check the warnings above, "
+                "tailer.service_urls and `hourmark tail status`, then run the command again"
             )
 
 
@@ -305,7 +305,7 @@ class Tailer:
             seen.complete -= behind
         except CheckpointFailed as error:
             self.conditions.warn(
-                "scan", f"{error} No new files are tailed until it can", logging.ERROR
+                "scan", f"{error}. No new files are tailed until this is resolved", logging.ERROR
             )
             self.pace.end(is_urgent=True)
             return None
@@ -332,7 +332,7 @@ class Tailer:
             unsettled = self.scanner.check_files(self.partial_scans.select_files(hinted.written))
         except CheckpointFailed as error:
             self.conditions.warn(
-                "scan", f"{error} No new files are tailed until it can", logging.ERROR
+                "scan", f"{error}. No new files are tailed until this is resolved", logging.ERROR
             )
             unsettled = True
         else:

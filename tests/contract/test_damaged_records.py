@@ -71,5 +71,5 @@ def _is_refused(decode: Any, datum: bytes) -> bool:
 def test_an_audit_record_that_promises_nothing_of_a_type_is_none() -> None:
     row = Datum(audit.SCHEMA).decode(RECORD.encode())
     row["promised"][0]["count"] = 0
-    with pytest.raises(ValueError, match="has an empty promise"):
+    with pytest.raises(ValueError, match="contains an empty promise"):
         AuditRecord.decode(Datum(audit.SCHEMA).encode(row))

@@ -101,7 +101,7 @@ def test_another_position_or_line_gives_another_event_id(
 
 @pytest.mark.parametrize("time_ms", [-1, TIME_MS_MAX + 1])
 def test_a_time_that_does_not_fit_is_refused(time_ms: int) -> None:
-    with pytest.raises(ValueError, match="outside of what an id can hold"):
+    with pytest.raises(ValueError, match="outside the range of an event id"):
         IDS.make(time_ms, 0, b"")
 
 
@@ -157,5 +157,5 @@ def test_a_wrong_range_is_refused_by_the_name_of_its_field(
 
 
 def test_a_body_of_another_size_is_refused() -> None:
-    with pytest.raises(ValueError, match="the range says 2 bytes, the body has 3"):
+    with pytest.raises(ValueError, match="the range has 2 bytes, but the body has 3"):
         byte_range().range_id(b"abc")

@@ -153,8 +153,8 @@ def test_a_canary_comes_to_its_closed_bucket_and_where_the_mirror_has_ended_both
     )
     stack.start("mirror")
     for name in (
-        "mirror-watch +\\| .*over: mirror-task-stopped",
-        "canary-check +\\| .*over: canary-late",
+        "mirror-watch +\\| .*resolved: mirror-task-stopped",
+        "canary-check +\\| .*resolved: canary-late",
     ):
         site.says(name, time.monotonic() + ALARM_S, before)
 

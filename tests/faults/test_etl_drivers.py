@@ -30,7 +30,7 @@ def test_of_two_drivers_the_older_one_stops_and_nothing_is_doubled(
 ) -> None:
     duplicate.wait_until_staging(WITHIN_S)
     running.ended()
-    assert running.run.logged("was taken over (epoch")
+    assert running.run.logged("another driver has taken over the lease")
     hour = running.begin_hour()
     assert running.closed(hour, by=duplicate).events == EVENTS
 
@@ -68,7 +68,7 @@ def test_all_of_sparks_python_killed_is_begun_again_by_the_same_driver(running: 
     assert kill_pythons(driver) > 1
     assert running.closed(running.begin_hour()).events == EVENTS
     assert running.run.pid == driver and running.run.running()
-    assert running.run.logged("begins again in")
+    assert running.run.logged("failed and restarts from the ledger's offsets in")
 
 
 def test_an_old_copy_of_the_ledger_stops_the_driver_and_a_rebuilt_one_goes_on(

@@ -33,7 +33,7 @@ def test_a_killed_namenode_is_waited_for(stack: LocalStack, running: Scene) -> N
     try:
         hour = running.begin_hour()
         running.says(
-            "check that the server named runs, is active, and can be reached from here "
+            "check that the named server is running and active, and can be reached from here "
             "(storage.webhdfs)"
         )
     finally:

@@ -73,8 +73,8 @@ def test_central_logs_that_lost_records_hold_every_type_and_what_came_into_their
             )
     run.start()
     running.says(
-        f"topic {of.topic} partition 0 was staged to offset {events.next_offset + 3}, and "
-        "its log ends before"
+        f"topic {of.topic} partition 0 was staged up to offset {events.next_offset + 3}, but its "
+        "log ends before"
     )
     running.says(
         f"topic {AUDIT} partition 0: it was staged to offset {promises.next_offset + 3}, "

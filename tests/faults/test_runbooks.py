@@ -202,7 +202,7 @@ def test_a_tailer_whose_disk_is_full(
         ballast = fill(small_disk)
         host.write(*(f"visits={n}" for n in range(50_000)))
         page.play(SEEN, host.execute)
-        host.says("tailer", "is the disk full?")
+        host.says("tailer", "check that the disk is not full")
         ballast.unlink()
         page.play(OVER, host.execute)
         assert "no tailer runs" not in host.hourmark("tail", "status").stdout

@@ -121,7 +121,9 @@ def test_a_start_waits_for_a_server_that_is_away(
         assert found.database.identity(), "it is open"
     assert clock.slept == after
     said = [
-        record.getMessage() for record in caplog.records if "waits to begin" in record.getMessage()
+        record.getMessage()
+        for record in caplog.records
+        if "is waiting to start" in record.getMessage()
     ]
     assert len(said) == after and all(named in line for line in said)
 
@@ -141,7 +143,7 @@ def test_after_a_minute_it_is_left_to_a_supervisor(
 def test_nobody_waits_for_a_ledger_that_is_none(known: Config, tmp_path: Path) -> None:
     etl = known.etl.model_copy(update={"ledger": f"sqlite:///{tmp_path}/none.sqlite"})
     clock = Passing(lambda: None, after=1)
-    with ExitStack() as opened, pytest.raises(NoLedger, match="there is no ledger at"):
+    with ExitStack() as opened, pytest.raises(NoLedger, match="no ledger exists at"):
         wait_until_available(
             lambda: open_startup_resources(known.model_copy(update={"etl": etl}), opened), clock
         )

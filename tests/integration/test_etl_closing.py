@@ -119,7 +119,7 @@ def test_a_folder_that_is_no_bucket_stops_its_type_alone_until_it_is_moved_away(
     delivery.report(hour.end_ms)
     run.closed(CLICK, hour)
     wait_for(
-        lambda: run.logged(f"{BROKEN} {hour} is sealed and cannot be published"),
+        lambda: run.logged(f"{BROKEN} {hour} is sealed, but cannot be published"),
         "the folder in the way is named",
     )
     assert run.running()

@@ -53,7 +53,7 @@ def test_records_of_another_program_are_set_aside_and_hold_nothing_up(
     assert run.closed(CLICK, first_hour, 300).events == 20
     marker = run.closed(POISONED, first_hour, 300)
     assert (marker.grade, marker.events, marker.set_aside) == (Grade.PROVED, 25, 4)
-    assert run.logged("set aside and in no bucket: the key does not have 24 bytes")
+    assert run.logged("set aside and are not stored in a bucket: the key does not have 24 bytes")
     assert count_unreviewed_records(database, POISONED) == 4
     command = [
         sys.executable,

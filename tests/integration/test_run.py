@@ -129,7 +129,7 @@ def test_lines_of_2005_are_in_proved_buckets_of_their_own_hours(folder: Path) ->
     asked = ("--config", told["config"])
     assert "line 299" in hourmark(folder, "bucket", "cat", "old", hours[-1], *asked)
     skipped = hours[0].replace("T15", "T16")
-    assert "it held nothing" in hourmark(folder, "bucket", "why", "old", skipped, *asked)
+    assert "it had no events" in hourmark(folder, "bucket", "why", "old", skipped, *asked)
     hourmark(folder, "bucket", "verify", "old", *asked)
     hourmark(folder, "ledger", "check", *asked)
     same = json.loads(hourmark(folder, "run", "--once", "--json"))

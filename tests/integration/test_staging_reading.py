@@ -169,7 +169,7 @@ def test_what_retention_has_taken_is_loss_that_names_the_place(
         deleted.result(30)
     with pytest.raises(
         DataLoss,
-        match=rf"topic {topic} partition 0: offset 0 is to be staged.* log has offsets 3 to 5",
+        match=rf"topic {topic} partition 0: offset 0 must be staged next.* log has offsets 3 to 5",
     ):
         list(reader.read(wanted))
 

@@ -72,13 +72,13 @@ def forgotten(file: Path, subject: str) -> None:
 
 def test_a_driver_that_is_suspended_or_killed_is_named(run: EtlRun) -> None:
     wait_for(lambda: run.logged("metrics at"), "the driver has begun", 300)
-    wait_for(lambda: problem(run.file, "etl driver") is None, "it gives signs of life", BACK_S)
+    wait_for(lambda: problem(run.file, "etl driver") is None, "it writes heartbeats", BACK_S)
     found = named(run.file, "etl driver", lambda: os.kill(run.pid, signal.SIGSTOP))
     assert "it hangs" in found.what and "SIGCONT" in found.do
     os.kill(run.pid, signal.SIGCONT)
     forgotten(run.file, "etl driver")
     found = named(run.file, "etl driver", run.kill)
-    assert "no driver runs" in found.what and "`hourmark etl run`" in found.do
+    assert "no driver is running" in found.what and "`hourmark etl run`" in found.do
     assert found.since_ms is not None and found.cause is CauseClass.COMPONENT
 
 
@@ -121,7 +121,7 @@ def test_a_service_that_was_killed_is_named(
     monkeypatch.setenv("HOURMARK_SERVICE__PORT", str(service.port))
     file = stack.layout.config_file
     found = named(file, f"127.0.0.1:{service.port}", lambda: killed(service))
-    assert "it was killed or failed" in found.what and "`hourmark serve`" in found.do
+    assert "it was killed or it failed" in found.what and "`hourmark serve`" in found.do
     service.start()
     forgotten(file, f"127.0.0.1:{service.port}")
 

@@ -282,9 +282,9 @@ def test_awkward_names_stay_what_they_are(storage: Storage) -> None:
     "path", ["", "/absolute", "a//b", "a/", ".", "a/../b", "a:b", "a\nb", "a\0b"]
 )
 def test_paths_that_some_backend_refuses_are_refused_by_all(storage: Storage, path: str) -> None:
-    with pytest.raises(ValueError, match="no storage path"):
+    with pytest.raises(ValueError, match="not a valid storage path"):
         storage.write_new(path, b"")
-    with pytest.raises(ValueError, match="no storage path"):
+    with pytest.raises(ValueError, match="not a valid storage path"):
         storage.delete(path)
 
 

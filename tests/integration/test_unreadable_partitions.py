@@ -131,7 +131,7 @@ def test_an_operator_skips_the_damaged_batch_alone_and_it_is_a_gap_by_topic_part
         assert len(commit_batch(database, lease, nothing, [error])) == 1
         assert commit_batch(database, lease, nothing, [error]) == [], "known by now"
         assert read_errors(database)[Partition(damaged, 0)].again_at_ms == 1_000 + 2 * PAUSE_MS
-        with pytest.raises(UsageError, match=f"can be read from offset {BATCH} on now"):
+        with pytest.raises(UsageError, match=f"can be read from offset {BATCH} again"):
             skip_unreadable(config, damaged, 0)
         with broker.log(damaged).with_flipped_bit(
             broker.log(damaged).read().index(b"datum 015"), 0

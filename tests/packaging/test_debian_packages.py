@@ -267,8 +267,8 @@ def test_the_etl_waits_for_hdfs_and_types_and_its_spark_works(root: DebianRoot) 
     done = root.run(*as_its_unit_says(root, "etl"))
     assert done.returncode == 1, "types may be applied: it is tried again"
     assert (
-        "there is no ledger" in done.stderr
-        and "`hourmark types apply --dir types` makes it" in done.stderr
+        "no ledger exists at" in done.stderr
+        and "`hourmark types apply --dir types` creates it" in done.stderr
     )
     done = root.run(*as_user(root, "etl", "python3", "-I", "-c", SPARK))
     assert done.stdout == "999000\n", done.stderr[-3000:]

@@ -119,7 +119,7 @@ def test_a_wrong_setting_is_told_and_not_tried_again_and_a_right_one_has_the_jou
     debian.run("systemctl", "start", NAME)
     wait_for(lambda: debian.shown(NAME, "ActiveState") == "failed", "it gives up")
     assert debian.shown(NAME, "NRestarts") == "0"
-    assert "tailer.scan_second: no such setting" in debian.journal(NAME)
+    assert "tailer.scan_second: unknown setting" in debian.journal(NAME)
 
     def note(number: int) -> None:
         debian.must("sh", "-c", f"echo note {number} | systemd-cat --identifier=test")

@@ -337,10 +337,10 @@ def test_types_are_checked_without_spark(place: Place) -> None:
     checked = place("hourmark-declare").run(
         "hourmark", "types", "check", "--dir", str(ROOT / "examples" / "types")
     )
-    assert "well declared" in must(checked)
+    assert "declared correctly" in must(checked)
 
 
 def test_what_needs_a_checkout_says_so(place: Place) -> None:
     done = place("hourmark-infra").run("hourmark", "test")
     assert done.returncode == 2
-    assert "work in a checkout" in done.stderr
+    assert "use a checkout" in done.stderr

@@ -119,7 +119,7 @@ def test_a_late_second_reading_that_never_got_its_record_is_named(
             ReconciliationStage.PROOF,
         )
         assert (
-            "2 events are in closed buckets, 1 are promised and 0 named as unaudited"
+            "2 events are in closed buckets, but only 1 are promised and 0 recorded as unaudited"
             in named.detail
         )
     finally:

@@ -112,7 +112,7 @@ class MemoryStorage:
     def rename_new(self, source: str, target: str, *, unpublished: bool = False) -> None:
         with self._lock:
             if not self._stands(check_path(source)):
-                raise NotFound(source, self.url(source), "there is nothing to rename")
+                raise NotFound(source, self.url(source), "the source does not exist")
             self._refuse_standing(target)
             if target.startswith(f"{source}/"):
                 raise StorageError(target, self.url(target), "a folder cannot be moved into itself")
@@ -165,7 +165,7 @@ class MemoryStorage:
         while folder:
             if folder in self._files:
                 raise AlreadyExists(
-                    folder, self.url(folder), "a file stands where a folder is needed"
+                    folder, self.url(folder), "a file exists where a folder is needed"
                 )
             self._folders.add(folder)
             folder = parent_folder(folder)

@@ -81,8 +81,8 @@ class Datum:
             OverflowError,
             ValueError,
         ) as error:  # raised by fastavro for invalid bytes
-            why = str(error) or "it ends early"
-            raise ValueError(f"it is no {self._name}: {why}") from error
+            why = str(error) or "it ends too early"
+            raise ValueError(f"it is not a valid {self._name}: {why}") from error
         return dict(row), stream.tell()
 
 

@@ -88,7 +88,8 @@ def check_publishable(fields: Sequence[Any]) -> None:
         raise ValueError(f"cannot be written as JSON: {error}") from error
     if not same:
         raise ValueError(
-            "do not come back from JSON as they were: its keys are strings, its lists are lists"
+            "change when they are written as JSON and read back: keys must be strings, and "
+            "sequences must be lists"
         )
 
 
@@ -98,18 +99,18 @@ def _check_json(value: object, depth: int = 0) -> None:
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{value} cannot be written as JSON")
     if isinstance(value, int) and not -_LONG_END <= value < _LONG_END:
-        raise ValueError("a whole number is beyond 64 bits")
+        raise ValueError("an integer does not fit into 64 bits")
     if isinstance(value, str):
         value.encode()
     elif isinstance(value, (list, dict)):
         for place, inner in value.items() if isinstance(value, dict) else enumerate(value):
             with _at(str(place)):
                 if isinstance(value, dict) and type(place) is not str:
-                    raise ValueError("a key of JSON is a string")
+                    raise ValueError("keys of a JSON object must be strings")
                 _check_json(inner, depth + 1)
     elif value is not None and not isinstance(value, (bool, int, float)):
         raise ValueError(
-            f"{value} is a {type(value).__name__}, which JSON does not know; put it in quotes"
+            f"{value} is a {type(value).__name__}, which JSON cannot represent; write it in quotes"
         )
 
 
@@ -147,9 +148,9 @@ class FieldChecker:
             _check_json(field)
             _check_texts(field)
             if field.get("order", "ascending") not in _ORDERS:
-                raise ValueError(f"order = {field['order']!r}: allowed are {', '.join(_ORDERS)}")
+                raise ValueError(f"order = {field['order']!r}: allowed: {', '.join(_ORDERS)}")
             if "type" not in field:
-                raise ValueError("it has no type")
+                raise ValueError("`type` is missing")
             with _at("type"):
                 self._type(field["type"], namespace)
             if "default" in field:
@@ -167,8 +168,8 @@ class FieldChecker:
             return
         if not isinstance(avro_type, dict) or not isinstance(avro_type.get("type"), str):
             raise ValueError(
-                f"{avro_type!r:.80} is no Avro type: a name, a list of branches, or an "
-                "object with the name of its type"
+                f"{avro_type!r:.80} is not an Avro type; allowed: a name, a list of branches, or "
+                "an object with `type`"
             )
         kind = avro_type["type"]
         _check_texts(avro_type)
@@ -182,7 +183,7 @@ class FieldChecker:
             self._declare(avro_type, namespace)
         elif kind not in _PRIMITIVES:
             raise ValueError(
-                f"{kind!r} is no type of Avro's; a declared one is named by its name alone"
+                f"{kind!r} is not a type of Avro; to refer to a declared type, use its name alone"
             )
         _check_logical(avro_type)
 
@@ -190,15 +191,14 @@ class FieldChecker:
         full_name = _full_name(avro_type, namespace)
         if full_name in self._named or full_name == self._own_name:
             raise ValueError(
-                f"the type {full_name} is declared twice; name one of them otherwise, or "
-                "refer to the first"
+                f"the type {full_name} is declared twice; rename one of them, or refer to the first"
             )
         self._named[full_name] = None
         with _at(full_name):
             if avro_type["type"] == "record":
                 fields = avro_type.get("fields")
                 if not isinstance(fields, list):
-                    raise ValueError("a record needs fields")
+                    raise ValueError("a record requires `fields`")
                 for field in fields:
                     self.check(field, full_name.rpartition(".")[0])
                 _check_names(fields, frozenset())
@@ -213,14 +213,14 @@ class FieldChecker:
         for number, branch in enumerate(branches, 1):
             with _at(f"branch {number}"):
                 if isinstance(branch, list):
-                    raise ValueError("a union cannot be directly within a union")
+                    raise ValueError("a union cannot directly contain another union")
                 self._type(branch, namespace)
                 name = self._branch_name(branch, namespace)
                 if name in seen:
-                    raise ValueError(f"there is a branch of the type {name} already")
+                    raise ValueError(f"the union already has a branch of type {name}")
                 seen.add(name)
         if not seen:
-            raise ValueError("a union needs at least a branch")
+            raise ValueError("a union requires at least one branch")
 
     def _branch_name(self, branch: AvroType, namespace: str) -> str:
         # Branches of a union must differ in the full name, or the kind of an unnamed type.
@@ -238,10 +238,12 @@ class FieldChecker:
             return {"type": name}
         full_name = _qualified(name, namespace)
         if full_name == self._own_name:
-            raise ValueError(f"{full_name} is the event itself, which cannot hold another")
+            raise ValueError(
+                f"{full_name} is the event itself, and an event cannot contain another event"
+            )
         if full_name not in self._named:
             raise ValueError(
-                f"there is no type {full_name}: it must be one of Avro's, or be declared before"
+                f"unknown type {full_name}: use a type of Avro, or declare it before its first use"
             )
         return self._named[full_name]
 
@@ -346,15 +348,19 @@ def _check_names(fields: _Fields, taken: frozenset[str]) -> None:
         if name in seen:
             raise ValueError(
                 f"field {name!r}: "
-                + ("the name is the envelope's" if name in taken else "it is declared twice")
+                + (
+                    "the name is reserved for the event envelope"
+                    if name in taken
+                    else "it is declared twice"
+                )
             )
         seen.add(name)
     for field in fields:
         for alias in field.get("aliases", []):
             if alias in seen:
                 raise ValueError(
-                    f"field {field['name']!r}: aliases: {alias!r} is another field's, or "
-                    "the envelope's, or given twice"
+                    f"field {field['name']!r}: aliases: {alias!r} is already used by another "
+                    "field, by the event envelope, or by this list"
                 )
             seen.add(alias)
 
@@ -377,9 +383,11 @@ def _check_symbols(avro_type: Mapping[str, Any]) -> None:
         or not symbols
         or not all(_is_name(symbol) for symbol in symbols)
     ):
-        raise ValueError("an enum needs symbols: a list of names of letters, digits and _")
+        raise ValueError(
+            "an enum requires symbols: a list of names that consist of letters, digits and _"
+        )
     if len(set(symbols)) < len(symbols):
-        raise ValueError("an enum's symbols must all differ")
+        raise ValueError("the symbols of an enum must be unique")
     if "default" in avro_type and avro_type["default"] not in symbols:
         raise ValueError(
             f"default = {avro_type['default']!r:.80}: must be one of {', '.join(symbols)}"
@@ -389,7 +397,7 @@ def _check_symbols(avro_type: Mapping[str, Any]) -> None:
 def _check_size(avro_type: Mapping[str, Any]) -> None:
     size = avro_type.get("size")
     if type(size) is not int or not 0 < size <= _FIXED_BYTES_MAX:
-        raise ValueError(f"a fixed needs a size: from 1 to {_FIXED_BYTES_MAX} bytes")
+        raise ValueError(f"a fixed requires a size from 1 to {_FIXED_BYTES_MAX} bytes")
     if avro_type.get("logicalType") == "uuid" and size != _UUID_BYTES:
         raise ValueError(f"a uuid has {_UUID_BYTES} bytes, not {size}")
 
@@ -404,7 +412,9 @@ def _check_logical(avro_type: Mapping[str, Any]) -> None:
         or type(scale) is not int
         or not 0 <= scale <= precision
     ):
-        raise ValueError("a decimal needs a precision of at least 1, and a scale from 0 to it")
+        raise ValueError(
+            "a decimal requires a precision of at least 1, and a scale from 0 to the precision"
+        )
 
 
 def _full_name(avro_type: Mapping[str, Any], namespace: str) -> str:
@@ -419,7 +429,7 @@ def _full_name(avro_type: Mapping[str, Any], namespace: str) -> str:
             f"{avro_type['type']} needs a name (and namespace) of letters, digits and _"
         )
     if name.rpartition(".")[2] in _PRIMITIVES:
-        raise ValueError(f"{name} is a type of Avro's own; name it otherwise")
+        raise ValueError(f"{name} is a type of Avro; choose another name")
     return _qualified(name, own)
 
 

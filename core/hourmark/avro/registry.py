@@ -23,12 +23,13 @@ from hourmark.errors import ConfigError, HourmarkError, Unavailable, UsageError
 
 _COMPATIBILITY: Final = "BACKWARD_TRANSITIVE"
 _NEXT_STEPS: Final = {
-    401: "it requires credentials: set them in registry.url (https://user:password@host)",
+    401: "it requires credentials; set them in registry.url (https://user:password@host)",
     403: (
-        "these credentials may not do that: ask its administrator for the right to read and "
-        "register schemas"
+        "these credentials lack a permission: ask the registry's administrator for permission "
+        "to read and register schemas"
     ),
-    404: "there is no registry under this path: does registry.url name its API, path included?",
+    404: "no registry responds under this path; check that registry.url is the address of its "
+    "API, including the path",
     429: "too many requests: try again later",
 }
 
@@ -124,7 +125,9 @@ class SchemaRegistry:
         except InvalidURL as error:
             raise _unusable_url(self._name, error) from error
         except HTTPError as error:
-            raise Unavailable(f"{self._name} did not answer: {error}; is it up?") from error
+            raise Unavailable(
+                f"{self._name} did not respond: {error}; check that it is running"
+            ) from error
         except (
             ValueError,
             KeyError,
@@ -132,7 +135,8 @@ class SchemaRegistry:
             AttributeError,
         ) as error:  # raised by the client for an unexpected response
             raise Unavailable(
-                f"{self._name} gave an unexpected response for {what}: {error!r}; is it a schema registry?"
+                f"{self._name} gave an unexpected response for {what}: {error!r}; check that "
+                "registry.url is the address of a schema registry"
             ) from error
 
     def _refusal(self, what: str, error: SchemaRegistryError) -> HourmarkError:
@@ -148,7 +152,7 @@ class SchemaRegistry:
                 f"{self._name} does not accept the schema of {what}: {reason}; change the "
                 "declaration"
             )
-        next_step = _NEXT_STEPS.get(status, "look in its log")
+        next_step = _NEXT_STEPS.get(status, "check its log")
         return Unavailable(f"{self._name} refused {what} with {status}: {reason}; {next_step}")
 
 
@@ -171,9 +175,9 @@ def _client(settings: RegistrySettings) -> SchemaRegistryClient:
 
 def _unusable_url(what: str, error: Exception) -> ConfigError:
     return ConfigError(
-        f"{what} cannot be used: {redact(str(error))}; allowed: http://host:port or "
-        "https://user:password@host:port, "
-        "with @ / : # ? % in a user name or password written as %40 %2F %3A %23 %3F %25"
+        f"{what} is not valid: {redact(str(error))}; allowed: http://host:port or "
+        "https://user:password@host:port, with @ / : # ? % in a user name or password written "
+        "as %40 %2F %3A %23 %3F %25"
     )
 
 

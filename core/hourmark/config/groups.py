@@ -97,11 +97,13 @@ class KafkaSettings(FrozenModel):
     @model_validator(mode="after")
     def _sites_apart(self) -> Self:
         if self.further_edges and self.central is None:
-            raise ValueError("further_edges need kafka.central, to which all sites are mirrored")
+            raise ValueError(
+                "further_edges requires kafka.central, the cluster to which all sites are mirrored"
+            )
         if self.edge_alias in self.further_edges:
             raise ValueError(
-                f"further_edges.{self.edge_alias} has the alias of kafka.edge; each site "
-                "has its own"
+                f"further_edges.{self.edge_alias} has the same alias as kafka.edge; each site "
+                "requires its own alias"
             )
         return self
 
@@ -174,8 +176,8 @@ class BucketSettings(FrozenModel):
     def _divides_an_hour(cls, value: int) -> int:
         if value < 60 or value % 60 or 3600 % value:
             raise ValueError(
-                "allowed: 3600, or whole minutes that divide an hour, for tests (60 is a "
-                "bucket a minute)"
+                "allowed: 3600, or, for tests, whole minutes that divide an hour (60 means one "
+                "bucket per minute)"
             )
         return value
 
@@ -314,9 +316,9 @@ class ServiceSettings(FrozenModel):
             )
         if missing:
             raise ValueError(
-                f"service.host = {self.host!r} lets other machines in, which needs "
-                f"{'; and '.join(missing)}. "
-                f"Without: {', '.join(LOOPBACK_HOSTS)}"
+                f"service.host = {self.host!r} accepts connections from other machines, which "
+                f"requires {'; and '.join(missing)}. Allowed without it: "
+                f"{', '.join(LOOPBACK_HOSTS)}"
             )
         return self
 

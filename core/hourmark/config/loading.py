@@ -45,7 +45,7 @@ from hourmark.config.references import resolve_references
 from hourmark.errors import ConfigError
 
 PREFIX: Final = "HOURMARK_"
-_NEXT: Final = "docs/configuration.md lists all"
+_NEXT: Final = "see docs/configuration.md for all settings"
 
 
 class Config(BaseSettings):
@@ -149,10 +149,11 @@ def read_config_file(path: Path | None) -> tuple[Path | None, dict[str, Any]]:
         return file, tomllib.loads(file.read_text())
     except OSError as error:
         raise ConfigError(
-            f"cannot read the configuration {file}: {error.strerror}; name another with --config"
+            f"cannot read the configuration {file}: {error.strerror}; specify another file with "
+            "--config"
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file} is no valid TOML: {error}") from error
+        raise ConfigError(f"{file} is not valid TOML: {error}") from error
 
 
 def build_config(file: Path | None, values: Mapping[str, Any]) -> Config:
@@ -171,7 +172,7 @@ def build_config(file: Path | None, values: Mapping[str, Any]) -> Config:
     for name in os.environ:
         group, nested, _ = name.upper().removeprefix(PREFIX).partition("__")
         if name.upper().startswith(PREFIX) and nested and group.lower() not in Config.model_fields:
-            raise ConfigError(f"{name}: there are no settings {group.lower()!r}; {_NEXT}")
+            raise ConfigError(f"{name}: unknown group of settings {group.lower()!r}; {_NEXT}")
     try:
         return Config(**values)
     except ValidationError as error:
@@ -181,7 +182,7 @@ def build_config(file: Path | None, values: Mapping[str, Any]) -> Config:
     except SettingsError as error:
         group = next(iter(re.findall(r'field "(\w+)"', str(error))), "")
         raise ConfigError(
-            f"a variable {PREFIX}{group.upper()}… holds no valid JSON; lists and tables are written as JSON, such as "
+            f"a variable {PREFIX}{group.upper()}… does not contain valid JSON; write lists and tables as JSON, such as "
             f"""{PREFIX}TAILER__SERVICE_URLS='["http://127.0.0.1:8780"]'"""
         ) from None
 
@@ -227,11 +228,11 @@ def _describe(error: ValidationError, file: Path | None) -> str:
         if (
             problem["type"] == "extra_forbidden"
         ):  # the value of an unknown setting may be a password
-            given, said = "", f"no such setting; {_NEXT}"
+            given, said = "", f"unknown setting; {_NEXT}"
         elif problem["type"] == "missing" or isinstance(problem["input"], (dict, list)):
             given = ""
         lines.append(f"  {setting}{given}: {said}")
-    return f"wrong settings in {origin}:\n" + "\n".join(lines)
+    return f"invalid settings in {origin}:\n" + "\n".join(lines)
 
 
 _NAMED = "hourmark.config.loading"  # key in click's context: the file given with --config

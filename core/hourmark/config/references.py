@@ -62,7 +62,7 @@ def _read(kind: str, where: str, said: str) -> str:
     if kind == "env":
         if where not in os.environ:
             raise ConfigError(
-                f"{said}: there is no variable {where} in the environment; set it, or use "
+                f"{said}: the environment variable {where} is not set; set it, or use "
                 f"${{file:/path}}"
             )
         return os.environ[where]
@@ -76,7 +76,8 @@ def _read(kind: str, where: str, said: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigError(
-            f"{said}: cannot be read: {why}; store the secret there, readable by this process"
+            f"{said}: cannot be read: {why}; store the secret in this file, and make it readable "
+            "for this process"
         ) from None
     if not text or len(content) > _BYTES_MAX:
         raise ConfigError(

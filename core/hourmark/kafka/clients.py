@@ -98,7 +98,7 @@ def close_within(close: Callable[[], None], description: str, seconds: float = E
     ending.join(seconds)
     if ending.is_alive():
         _LOG.warning(
-            "%s has not ended within %.0f s, and is left to itself: is a broker away?",
+            "%s did not stop within %.0f s and is abandoned; check whether a broker is down",
             description,
             seconds,
         )
@@ -149,7 +149,7 @@ class Offset(int):
 
     def __new__(cls, number: int, leader_epoch: int | None = None) -> Self:
         if number < 0:
-            raise ValueError(f"{number} is no offset")
+            raise ValueError(f"{number} is not a valid offset")
         made = super().__new__(cls, number)
         made.leader_epoch = leader_epoch if leader_epoch is None or leader_epoch >= 0 else None
         return made
@@ -345,7 +345,7 @@ class Cluster:
             partitions = tuple(sorted(p.id for p in description.partitions))
             if partitions != tuple(range(max(1, len(partitions)))):
                 raise self._error(
-                    NoLeader, f"did not tell all partitions of topic {name}, only {partitions}"
+                    NoLeader, f"returned only the partitions {partitions} of topic {name}"
                 )
             found[name] = TopicInfo(name, str(description.topic_id), partitions)
             nodes = [node for p in description.partitions for node in p.replicas]
@@ -426,13 +426,13 @@ class Cluster:
         found = {}
         for name, future in futures.items():
             with contextlib.suppress(_NoTopic):
-                told = self._result(future, f"describe topic {name}")
-                may = told.authorized_operations
+                description = self._result(future, f"describe topic {name}")
+                may = description.authorized_operations
                 found[name] = TopicAccess(
                     may=None if may is None else frozenset(operation.name for operation in may),
                     has_id=(
-                        told.topic_id.get_most_significant_bits(),
-                        told.topic_id.get_least_significant_bits(),
+                        description.topic_id.get_most_significant_bits(),
+                        description.topic_id.get_least_significant_bits(),
                     )
                     != (0, 0),
                 )
@@ -541,13 +541,13 @@ class Cluster:
         futures = self.admin.list_offsets(
             request, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT_S
         )
-        told = {
+        timestamps_ms = {
             Partition(tp.topic, tp.partition): self._result(
                 future, f"newest record of {tp.topic}-{tp.partition}"
             ).timestamp
             for tp, future in futures.items()
         }
-        return {p: int(time_ms) for p, time_ms in told.items() if time_ms >= 0}
+        return {p: int(time_ms) for p, time_ms in timestamps_ms.items() if time_ms >= 0}
 
     def _offsets(
         self,
@@ -592,12 +592,12 @@ class Cluster:
             )
             for tp, future in futures.items()
         }
-        told = {p: result.offset for p, result in found.items()}
-        told |= {p: end for p, end in where_none.items() if told.get(p) == _NO_SUCH_TIME}
-        if silent := [p for p in partitions if told.get(p, -1) < 0]:
+        offsets = {p: result.offset for p, result in found.items()}
+        offsets |= {p: end for p, end in where_none.items() if offsets.get(p) == _NO_SUCH_TIME}
+        if silent := [p for p in partitions if offsets.get(p, -1) < 0]:
             named = name_some(silent, _NAMED_MAX)
-            raise self._error(NoLeader, f"told no offset of {named}: no leader answers")
-        return {p: Offset(told[p], found[p].leader_epoch) for p in partitions}
+            raise self._error(NoLeader, f"returned no offset for {named}: no leader responds")
+        return {p: Offset(offsets[p], found[p].leader_epoch) for p in partitions}
 
     def _result(self, future: Any, what: str) -> Any:
         try:
@@ -619,7 +619,8 @@ class Cluster:
             else Unavailable
         )
         return self._error(
-            kind, f"did not answer ({what}): {str(error) or f'nothing within {TIMEOUT_S:.0f} s'}"
+            kind,
+            f"did not respond ({what}): {str(error) or f'no response within {TIMEOUT_S:.0f} s'}",
         )
 
     def _error(self, kind: type[Unavailable], what: str) -> Unavailable:
@@ -628,12 +629,12 @@ class Cluster:
         setting = (
             "kafka.edge.bootstrap"
             if self.name == "edge"
-            else "kafka.central.bootstrap; where that is absent, of the edge"
+            else "kafka.central.bootstrap or, if it is not set, kafka.edge.bootstrap"
         )
         return kind(
-            f"the {self.name} Kafka cluster ({self.settings.bootstrap}) {what}; is it up, and "
-            f"still there ({setting})? "
-            "`hourmark status` names brokers that do not answer, and why"
+            f"the {self.name} Kafka cluster ({self.settings.bootstrap}) {what}; check that it is "
+            f"running and that its address is still correct ({setting}). `hourmark status` shows "
+            "which brokers do not respond, and why"
         )
 
     def _connect(self) -> AdminClient:

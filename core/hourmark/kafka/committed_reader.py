@@ -82,12 +82,12 @@ class CommittedReader(PartitionsReader[list[Message]]):
         self, count: int, wait_s: float
     ) -> tuple[list[tuple[Partition, int | None, list[Message]]], list[PartitionEvent]]:
         messages = self._consumer.consume(count, wait_s)
-        told = [
+        events = [
             PartitionEvent(error, _place(m), _offset(m))
             for m in messages
             if (error := m.error()) is not None
         ]
-        records = [m for m in messages if m.error() is None] if told else messages
+        records = [m for m in messages if m.error() is None] if events else messages
         high, taken = 0, []
         places: Any = zip(
             [m.topic() for m in records],
@@ -100,7 +100,7 @@ class CommittedReader(PartitionsReader[list[Message]]):
             taken += [
                 (Partition(topic, number), epoch, part) for part in _ascending(records[low:high])
             ]
-        return taken, told
+        return taken, events
 
     def _records_below(self, records: list[Message], end: int) -> tuple[list[Message], int, int]:
         first, last = _offset(records[0]), _offset(records[-1])

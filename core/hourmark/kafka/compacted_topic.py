@@ -70,15 +70,15 @@ class TopicFollower:
             return gone, []
         self._missed = 0
         ends = self._cluster.ends([Partition(self.topic, p) for p in info.partitions])
-        anew = (
+        from_start = (
             info.topic_id != self._topic_id
             or ends.keys() != self._next.keys()
             or any(ends[p] < n for p, n in self._next.items())
         )
         try:
-            if anew:
+            if from_start:
                 self._begin(info.topic_id, list(ends))
-            return anew, self._read(ends)
+            return from_start, self._read(ends)
         except Unavailable:
             self.close()
             raise

@@ -78,8 +78,8 @@ class MirrorPositions:
         Raises:
             Unavailable: The target cluster (central) does not answer. A retry may succeed.
         """
-        anew, records = self._follower.poll()
-        if anew:
+        from_start, records = self._follower.poll()
+        if from_start:
             self._positions = {}
         apply_positions(self._positions, records, self._edge_alias)
         return dict(self._positions)
@@ -145,9 +145,9 @@ def _entries(
             yield partition, key, position
     if strange:
         _LOG.warning(
-            "%d records of the mirror's positions topic were not written by MirrorMaker 2 and are "
-            "skipped, the first with key %r: "
-            "which other program writes there?",
+            "%d records of the mirror's positions topic were not written by MirrorMaker 2 and "
+            "are skipped, the first with key %r; find out which other program writes to this "
+            "topic",
             len(strange),
             strange[0][:100],
         )
@@ -156,7 +156,7 @@ def _entries(
 def _position(value: bytes) -> Offset | None:
     written = json.loads(value)
     if not isinstance(written, dict):
-        raise ValueError("no JSON object")
+        raise ValueError("not a JSON object")
     copied = written.get("offset")
     return Offset(copied + 1) if isinstance(copied, int) and copied >= 0 else None
 
@@ -206,9 +206,9 @@ class PartitionBehind:
 
     def __str__(self) -> str:
         where = (
-            "nothing was copied"
+            "the mirror has copied nothing"
             if self.position is None
-            else f"the mirror stands at {self.position}"
+            else f"the mirror's position is {self.position}"
         )
         return f"{self.partition}: {where}, the cut is {self.cut}"
 
@@ -404,8 +404,8 @@ def read_workers(central: Cluster, edge_alias: str) -> MirrorWorkers:
 
 def _untold(group: str, error: KafkaError) -> Unavailable:
     return Unavailable(
-        f"the central cluster did not tell of group {group}: {error.str()}; may this user "
-        "describe it?"
+        f"the central cluster did not describe group {group}: {error.str()}; check that this "
+        "user has permission to describe the group"
     )
 
 

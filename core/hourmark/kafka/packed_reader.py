@@ -138,7 +138,7 @@ class PackedReader(PartitionsReader[PackedRecords]):
         taken = self._module.consume(self._reader, count, round(wait_s * 1000))
         if isinstance(taken, int):
             _check(taken)
-        runs, told = taken
+        runs, events = taken
         return (
             [
                 (
@@ -154,7 +154,7 @@ class PackedReader(PartitionsReader[PackedRecords]):
                     Partition(topic.decode(), number),
                     offset,
                 )
-                for code, topic, number, offset, text in told
+                for code, topic, number, offset, text in events
             ],
         )
 

@@ -358,8 +358,8 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
             PartitionError: A partition cannot be read, and `read` was called without `on_error`.
             Unavailable: The cluster failed with an error that a retry does not resolve.
         """
-        taken, told = self._poll(count, _POLL_S)
-        errors = {t.partition: t for t in told if t.error.code() != KafkaError._PARTITION_EOF}
+        taken, events = self._poll(count, _POLL_S)
+        errors = {t.partition: t for t in events if t.error.code() != KafkaError._PARTITION_EOF}
         done = []
         for partition, epoch, records in taken:
             if partition not in self._behind:
@@ -390,15 +390,15 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
             if after >= end and is_sure:
                 done.append(partition)
         self.leave(done)
-        for each in told:
+        for each in events:
             yield from self._handle_event(each)
 
-    def _handle_event(self, told: PartitionEvent) -> Iterator[RecordRun[RecordsT]]:
-        error, partition, _ = told
+    def _handle_event(self, event: PartitionEvent) -> Iterator[RecordRun[RecordsT]]:
+        error, partition, _ = event
         at, end = self._behind.get(partition, (None, 0))
         code = error.code()
         if code == KafkaError._PARTITION_EOF:
-            reached = min(told.offset, end)
+            reached = min(event.offset, end)
             if at is not None and reached > at:
                 self._behind[partition] = (reached, end)
                 yield RecordRun(partition, self._empty(), reached)
@@ -461,16 +461,15 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
         if at > self._begun[partition] or found >= self._begun[partition]:
             return DamagedBatch(
                 f"topic {partition.topic} partition {partition.partition} of the {self._name} "
-                "cluster: a record with offset "
-                f"{found} came after those below {at}: the base offset of a batch is damaged in "
-                "the broker's log",
+                f"cluster: a record with offset {found} was received after the records below "
+                f"offset {at}: the base offset of a batch is damaged in the broker's log",
                 partition,
                 at,
             )
         return LogTruncated(
             f"{partition} of the {self._name} cluster has a committed record at offset {found} "
-            f"(leader epoch {epoch}), where "
-            f"there was none when it was read up to {at}: the log was truncated",
+            f"(leader epoch {epoch}), which did not exist when the partition was read up to "
+            f"{at}: the log was truncated",
             partition,
             at,
         )
@@ -478,9 +477,8 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
     def _beyond(self, partition: Partition, at: int, found: int) -> PartitionError:
         return DamagedBatch(
             f"topic {partition.topic} partition {partition.partition} of the {self._name} "
-            f"cluster: a record has offset {found}, "
-            "and the log ends before it: the base offset of a batch is damaged in the broker's "
-            "log",
+            f"cluster: a record has offset {found}, which is past the end of the log: the base "
+            "offset of a batch is damaged in the broker's log",
             partition,
             at,
         )
@@ -489,9 +487,8 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
         at, end = self._behind[partition]
         return PartitionError(
             f"topic {partition.topic} partition {partition.partition} of the {self._name} "
-            "cluster: nothing came after offset "
-            f"{at} (of {end}) for {self._stall_s:g} s; is the cluster healthy? `hourmark "
-            "status` names brokers that do not answer, and why",
+            f"cluster: no record was received after offset {at} (of {end}) for {self._stall_s:g} "
+            "s; `hourmark status` shows which brokers do not respond, and why",
             partition,
             at,
         )

@@ -65,9 +65,9 @@ def ensure_topics(cluster: Cluster, wanted: Sequence[TopicSpec]) -> list[str]:
     if wrong:
         listed = "\n  ".join(wrong)
         raise Finding(
-            f"topics of the {cluster.name} cluster are not as declared:\n  {listed}\n"
-            "alter them with Kafka's own tools (kafka-configs.sh, kafka-topics.sh), or change "
-            "the declaration"
+            f"topics of the {cluster.name} cluster differ from their declaration:\n  "
+            f"{listed}\nalter them with Kafka's own tools (kafka-configs.sh, kafka-topics.sh), "
+            "or change the declaration"
         )
     return [t.name for t in missing]
 

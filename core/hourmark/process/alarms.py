@@ -45,18 +45,18 @@ class AlarmName(StrEnum):
 _TO_DO: Final = {
     AlarmName.RETENTION_NEAR: "speed up the mirror, or raise retention.ms of the edge's topic, before that time",
     AlarmName.OVERTAKEN: (
-        "name what is missing with `hourmark mirror verify`; for what is permanently lost: "
-        "`hourmark bucket force`"
+        "list the missing records with `hourmark mirror verify`; if they are permanently lost, "
+        "close the bucket without them: `hourmark bucket force`"
     ),
     AlarmName.TOPIC_RECREATED: (
-        "find out who deleted it; `hourmark mirror reset-offsets` resets stale positions, or names "
-        "the next step if there are none"
+        "find out who deleted it; `hourmark mirror reset-offsets` resets stale positions, or "
+        "shows the next step if there are none"
     ),
     AlarmName.STALE_OFFSETS: (
-        "`hourmark mirror reset-offsets`: nothing is copied there until the topic outgrows "
-        "the position"
+        "run `hourmark mirror reset-offsets`: until then, no record of the partition is copied "
+        "until its end offset exceeds the position"
     ),
-    AlarmName.TARGET_TRUNCATED: "name what is missing with `hourmark mirror verify`, while the edge still has it",
+    AlarmName.TARGET_TRUNCATED: "list the missing records with `hourmark mirror verify` while the edge still has them",
     AlarmName.REMOTE_MISSING: "start `hourmark mirror run` again: it creates the missing topics",
     AlarmName.TASK_STOPPED: "check that `hourmark mirror run` runs, and its log for messages about this task",
     AlarmName.WORKER_MISSING: (
@@ -64,7 +64,8 @@ _TO_DO: Final = {
         "workers"
     ),
     AlarmName.RECORD_BLOCKS: "raise max.message.bytes of the topic on the central cluster above the record's size",
-    AlarmName.CONTENTS_DIFFER: "examine the records that `hourmark mirror verify` names; which other program writes there?",
+    AlarmName.CONTENTS_DIFFER: "examine the records that `hourmark mirror verify` lists, and find out which other "
+    "program writes to the topic",
     AlarmName.ONLY_CENTRAL: "find out who created it; if it is legitimate: `hourmark mirror verify --accept`",
     AlarmName.NOT_COMPARED: "raise retention.ms and run it again: records deleted in the meantime cannot be compared",
     AlarmName.UNWATCHED: "restore the clusters: until then it is unknown whether records are lost",
@@ -72,7 +73,7 @@ _TO_DO: Final = {
         "check the sources of this type; if the canary is silent too, check the delivery "
         "service first"
     ),
-    AlarmName.CANARY_LATE: "check the named step: the ones before it work",
+    AlarmName.CANARY_LATE: "check the step named in the alarm; all steps before it work",
 }
 
 
@@ -154,5 +155,5 @@ class AlarmLog:
                 _LOG.error("ALARM %s", alarm)
         for key in before:
             if key not in now:
-                _LOG.warning("over: %s of %s", *key)
+                _LOG.warning("resolved: %s of %s", *key)
         self.alarms = list(alarms)

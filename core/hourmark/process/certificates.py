@@ -29,7 +29,8 @@ def load_certificate(
     except (OSError, ValueError) as error:
         files = f"{group}.certificate = {certificate}, {group}.key = {key or '(in it)'}"
         raise ConfigError(
-            f"{files}: {_why(error)}; both must be PEM, readable, and belong together"
+            f"{files}: {_why(error)}; both must be readable PEM files, and the key must match "
+            "the certificate"
         ) from error
 
 
@@ -47,7 +48,9 @@ def load_ca_certificates(context: ssl.SSLContext, setting: str, file: Path) -> N
     try:
         context.load_verify_locations(file)
     except OSError as error:
-        raise ConfigError(f"{setting} = {file}: {_why(error)}; give certificates as PEM") from error
+        raise ConfigError(
+            f"{setting} = {file}: {_why(error)}; the file must contain certificates in PEM format"
+        ) from error
 
 
 class WatchedFiles:

@@ -32,8 +32,8 @@ def serve_metrics(
         server, _ = start_http_server(port, host, registry)
     except OSError as error:
         _LOG.warning(
-            "no metrics: %s.metrics_port = %d on %s.metrics_host = %s cannot be opened "
-            "(%s); name another, or 0 for none",
+            "metrics are not served: cannot listen on %s.metrics_port = %d at %s.metrics_host = "
+            "%s (%s); set another port, or 0 to disable metrics",
             group,
             port,
             group,

@@ -35,11 +35,11 @@ def file_errors_reported() -> Iterator[None]:
 def _describe(error: OSError) -> str | None:
     if error.errno in _FULL:
         where = f"cannot write {error.filename}: " if error.filename else ""
-        return f"{where}{error.strerror}; make room, then repeat the command"
+        return f"{where}{error.strerror}; free disk space, then repeat the command"
     if error.filename:
         return (
-            f"cannot use {error.filename}: {error.strerror}; grant access to it, or name another, "
-            "then repeat the command"
+            f"cannot use {error.filename}: {error.strerror}; grant access to it, or use another "
+            "path, then repeat the command"
         )
     if error.errno == errno.ENOENT and not _current_folder_exists():
         return "the current folder was deleted; change to another one, then repeat the command"

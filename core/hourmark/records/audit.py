@@ -58,7 +58,7 @@ class Promise:
     checksum: int | None = None
 
     def __post_init__(self) -> None:
-        assert self.count > 0, "a promise of nothing is not written"
+        assert self.count > 0, "a promise must count at least one event"
         assert 0 <= self.sum < _MODULUS
         assert self.checksum is None or 0 <= self.checksum < _MODULUS
 
@@ -132,7 +132,7 @@ class AuditRecord:
         ]
         checksums = [p.checksum.to_bytes(8, "big") for p in self.promised if p.checksum is not None]
         assert len(checksums) in (0, len(promised)), (
-            "all promises of a record have checksums, or none has"
+            "either all promises of a record have checksums, or none"
         )
         datum = _DATUM if checksums and with_checksums else _DATUM_BEFORE_CHECKSUMS
         if self.blanks is None:
@@ -154,11 +154,11 @@ class AuditRecord:
         row = decode_any_version((_DATUM, _DATUM_BEFORE_CHECKSUMS, _DATUM_BEFORE_BLANKS), datum)
         promised, checksums = row.pop("promised"), row.pop("checksums", [])
         if any(p["count"] < 1 for p in promised):
-            raise ValueError("it is not an audit record: it has an empty promise")
+            raise ValueError("not an audit record: it contains an empty promise")
         if len(checksums) not in (0, len(promised)):
             raise ValueError(
-                f"it is not an audit record: it has {len(promised)} promises and "
-                f"{len(checksums)} checksums"
+                f"not an audit record: it has {len(promised)} promises and {len(checksums)} "
+                "checksums"
             )
         known: list[int | None] = [int.from_bytes(c, "big") for c in checksums] or [None] * len(
             promised

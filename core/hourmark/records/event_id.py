@@ -155,7 +155,7 @@ def _framed(*parts: bytes) -> bytes:
 def _assemble(time_ms: int, digest: bytes) -> EventId:
     if not 0 <= time_ms <= TIME_MS_MAX:
         raise ValueError(
-            f"event time {time_ms} ms is outside of what an id can hold (0 to {TIME_MS_MAX})"
+            f"event time {time_ms} ms is outside the range of an event id (0 to {TIME_MS_MAX})"
         )
     bits = int.from_bytes(digest, "big") >> 6
     value = (time_ms << 80) | _VERSION | ((bits >> 62) << 64) | _VARIANT | (bits & _LOW_62)

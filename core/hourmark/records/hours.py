@@ -37,10 +37,13 @@ class Hour:
     def __post_init__(self) -> None:
         if self.length_s % 60 or self.length_s < 60 or 3600 % self.length_s:
             raise ValueError(
-                f"a bucket is 3600 s or whole minutes that divide an hour, not {self.length_s} s"
+                "the length of a bucket must be 3600 s or whole minutes that divide an hour, "
+                f"not {self.length_s} s"
             )
         if self.start_s % self.length_s or self.start_s < 0:
-            raise ValueError(f"{self.start_s} s is not the start of a bucket of {self.length_s} s")
+            raise ValueError(
+                f"{self.start_s} s is not the start of a bucket with a length of {self.length_s} s"
+            )
 
     @classmethod
     def containing(cls, time_ms: int, length_s: int = 3600) -> Hour:
@@ -71,8 +74,8 @@ class Hour:
         match = _LABEL.fullmatch(label)
         if match is None:
             raise ValueError(
-                f"{label!r} is no hour; write it as 2026-11-21T05, or 2026-11-21T05:07 "
-                "where buckets are minutes"
+                f"{label!r} is not a valid hour; write it as 2026-11-21T05, or as "
+                "2026-11-21T05:07 if buckets are shorter than an hour"
             )
         date, hour, minute = match.groups()
         start = dt.datetime.fromisoformat(f"{date}T{hour}:{minute or '00'}:00+00:00")

@@ -331,8 +331,8 @@ def _check_own_digest(content: bytes) -> None:
         or _digest(content[: own.start(1)] + _BLANK + content[own.end(1) :]) != own[1].decode()
     ):
         raise ValueError(
-            "it was changed since it was written: its digest of itself is another; bring "
-            "it back from a copy"
+            "it was changed after it was written: its content does not match its own digest; "
+            "restore it from a copy"
         )
 
 

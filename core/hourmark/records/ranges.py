@@ -42,15 +42,15 @@ def encode_range_fields(fields: Mapping[str, str]) -> str:
             or value is invalid.
     """
     if len(fields) > FIELDS_MAX:
-        raise ValueError(f"there are {len(fields)} fields, allowed are {FIELDS_MAX}")
+        raise ValueError(f"there are {len(fields)} fields; the maximum is {FIELDS_MAX}")
     for name, value in fields.items():
         if not _NAME.fullmatch(name):
             raise ValueError(
-                f"the field {name!r:.120}: allowed are up to 100 letters, digits and _, "
-                "not beginning with a digit"
+                f"the field {name!r:.120}: allowed: up to 100 letters, digits and _, not "
+                "beginning with a digit"
             )
         if not isinstance(value, str):
-            raise ValueError(f"the field {name} must be a text")
+            raise ValueError(f"the field {name} must be a string")
     written = (
         json.dumps(dict(fields), ensure_ascii=False, separators=(",", ":"), sort_keys=True)
         if fields
@@ -58,7 +58,7 @@ def encode_range_fields(fields: Mapping[str, str]) -> str:
     )
     if len(written.encode()) > FIELDS_BYTES_MAX:
         raise ValueError(
-            f"the fields have {len(written.encode())} bytes together, allowed are "
+            f"the fields have {len(written.encode())} bytes in total; the maximum is "
             f"{FIELDS_BYTES_MAX}"
         )
     return written
@@ -83,10 +83,10 @@ def decode_range_fields(text: str) -> dict[str, str]:
     try:
         read = json.loads(text) if text else {}
     except RecursionError as error:
-        raise ValueError("the fields of a range must be a JSON object of texts") from error
+        raise ValueError("the fields of a range must be a JSON object of strings") from error
     if not isinstance(read, dict) or encode_range_fields(read) != text:
         raise ValueError(
-            "the fields of a range must be a JSON object of texts, sorted by name and "
+            "the fields of a range must be a JSON object of strings, sorted by name and "
             "without spaces"
         )
     return read
@@ -193,7 +193,8 @@ class ByteRange:
                 raise ValueError(f"{name} must be from 0 to 2^63 - 1, not {getattr(self, name)}")
         if self.end <= self.start:
             raise ValueError(
-                f"a range holds at least a byte: end {self.end} is not after start {self.start}"
+                f"a range must contain at least one byte: end {self.end} is not after start "
+                f"{self.start}"
             )
         for name, longest in (
             ("rules", 64),
@@ -242,7 +243,7 @@ class ByteRange:
         """
         if len(body) != self.end - self.start:
             raise ValueError(
-                f"the range says {self.end - self.start} bytes, the body has {len(body)}"
+                f"the range has {self.end - self.start} bytes, but the body has {len(body)}"
             )
         fields = dataclasses.astuple(self)[
             :_FIELDS

@@ -50,8 +50,8 @@ class RecordStart:
             pattern
         ):
             raise ValueError(
-                r"record_start: each line is matched separately, so \A, \z, \C and (?-m) mean "
-                r"nothing; use ^ and $"
+                r"record_start: each line is matched separately, so \A, \z, \C and (?-m) are "
+                r"not supported; use ^ and $"
             )
         options = re2.Options()
         options.encoding = re2.Options.Encoding.LATIN1
@@ -65,7 +65,7 @@ class RecordStart:
                 if error.args and isinstance(error.args[0], bytes)
                 else error
             )
-            raise ValueError(f"record_start: RE2 does not accept it: {reason}") from error
+            raise ValueError(f"record_start: not a valid RE2 pattern: {reason}") from error
         if self._compiled.programsize > _PROGRAM_MAX:
             raise ValueError(
                 "record_start: the pattern is too large; shorten it, for example to the "

@@ -117,7 +117,7 @@ def parse_range_headers(headers: Mapping[str, str]) -> ByteRange:
         if name.lower().startswith("hourmark-") and name.lower() not in _KNOWN
     ):
         raise ValueError(
-            f"this version does not know the header {unknown[0]}; upgrade this service first"
+            f"this version does not support the header {unknown[0]}; upgrade this service first"
         )
     values: dict[str, str | int] = {}
     part, needs = _part_of(headers.get(PART_HEADER, Part.LINES.value))
@@ -143,8 +143,8 @@ def parse_range_headers(headers: Mapping[str, str]) -> ByteRange:
     for header, name in EXTRA_HEADERS.items():
         if (name in needs) != (header in headers) or values.get(name) == "":
             raise ValueError(
-                f"the header {header} comes with {name} among what {PART_HEADER} needs, "
-                "or not at all, and says something"
+                f"the header {header} is allowed if and only if {PART_HEADER} lists {name}, and "
+                "must not be empty"
             )
     # names and kinds come from the tables above
     return ByteRange(part=part, **values)  # type: ignore[arg-type]
@@ -161,7 +161,7 @@ def _part_of(text: str) -> tuple[Part, list[str]]:
         ) from None
     if unknown := [name for name in needs if name not in EXTRA_HEADERS.values()]:
         raise ValueError(
-            f"the range needs {unknown[0]!r:.40}, which this version does not know; "
+            f"the range requires {unknown[0]!r:.40}, which this version does not support; "
             "upgrade this service first"
         )
     return part, needs

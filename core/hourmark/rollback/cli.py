@@ -27,7 +27,7 @@ def _only(_: click.Context, __: click.Parameter, value: str | None) -> list[str]
     named = [name.strip() for name in value.split(",")] if value else []
     if unknown := [name for name in named if name not in ROOMS]:
         raise UsageError(
-            f"--only {', '.join(unknown)}: there is no such component; allowed: {', '.join(ROOMS)}"
+            f"--only {', '.join(unknown)}: unknown component; allowed: {', '.join(ROOMS)}"
         )
     return named
 
@@ -38,13 +38,13 @@ def _only(_: click.Context, __: click.Parameter, value: str | None) -> list[str]
     "to",
     required=True,
     type=click.Choice(list(VERSIONS)),
-    help="The version to go back to.",
+    help="The version to roll back to.",
 )
 @click.option(
     "--only",
     metavar="NAME,…",
     callback=_only,
-    help=f"Of these only: {', '.join(ROOMS)}. Default: all.",
+    help=f"Check only these components: {', '.join(ROOMS)}. Default: all.",
 )
 @json_option
 @config_file_option("path")
@@ -75,31 +75,31 @@ def check(to: str, only: list[str], as_json: bool, path: Path | None) -> None:
         name: answer.not_asked for name, answer in answers.items() if answer.not_asked is not None
     }
     if as_json:
-        told = {name: dataclasses.asdict(answer) for name, answer in answers.items()}
+        components = {name: dataclasses.asdict(answer) for name, answer in answers.items()}
         print_json(
             {
                 "to": to,
                 "possible": not found and not unasked,
                 "settings": [dataclasses.asdict(s) for s in settings],
-                **told,
+                **components,
             }
         )
     else:
         for obstacle in found:
-            click.echo(f"IN THE WAY  {obstacle}")
+            click.echo(f"obstacle    {obstacle}")
         for name, why in unasked.items():
-            click.echo(f"not asked   {name}: {why}")
+            click.echo(f"not checked {name}: {why}")
         for name, answer in answers.items():
             if not answer.obstacles and answer.not_asked is None:
                 click.echo(
-                    f"{'well':<11} {name}"
+                    f"{'ok':<11} {name}"
                     if answer.absent is None
                     else f"{'absent':<11} {name}: {answer.absent}"
                 )
     if found or unasked:
         raise Finding(
-            f"{to} could not go on from here: {len(found)} things in the way, "
-            f"{len(unasked)} not asked. Nothing was changed"
+            f"a rollback to {to} is not possible now: {len(found)} obstacles, {len(unasked)} "
+            "components not checked. Nothing was changed"
         )
 
 

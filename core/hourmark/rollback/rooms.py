@@ -71,7 +71,7 @@ def find_obstacles(
         {name: functools.partial(_answer, place, config, older) for name, place in kinds.items()},
         seconds,
     )
-    late = RollbackReport(not_asked=f"no answer within {seconds:g} s")
+    late = RollbackReport(not_asked=f"no response within {seconds:g} s")
     return {name: found.get(name, late) for name in kinds}
 
 

@@ -34,9 +34,9 @@ def unknown_settings(
     if unknown:
         yield Obstacle(
             name,
-            f"{older.name} does not know {', '.join(unknown)}, and does not start with it",
-            "go back with a configuration without; what it stood for is then not there: "
-            "see docs/configuration.md",
+            f"{older.name} does not support {', '.join(unknown)} and refuses to start",
+            "remove these settings from the configuration before the rollback; "
+            "docs/configuration.md describes what each one does",
         )
     referring = sorted(
         {
@@ -48,9 +48,10 @@ def unknown_settings(
     if referring and not older.references:
         yield Obstacle(
             name,
-            f"{older.name} takes the references of {', '.join(referring)} (${{file:…}}, "
-            f"${{env:…}}) for the text itself",
-            "write the values into a configuration of its own, which only its user may read",
+            f"{older.name} does not resolve the references (${{file:…}}, ${{env:…}}) in "
+            f"{', '.join(referring)}, and uses them literally",
+            "write the values themselves into a separate configuration file that only its user "
+            "can read",
         )
 
 
@@ -95,9 +96,8 @@ def unusable_rules(revisions: Iterable[Rules], older: OlderVersion) -> Iterator[
     if later := [rules for rules in revisions if rules.parser.parser not in older.parsers]:
         yield Obstacle(
             f"topic {TYPES}",
-            f"revision {later[0].id} names parser {later[0].parser.parser}, which {older.name} "
-            "has not: ranges under it would "
-            "wait there for ever",
-            "nothing: from the first `hourmark types apply` by this version on there is "
-            f"no way back to services of {older.name}",
+            f"revision {later[0].id} requires parser {later[0].parser.parser}, which "
+            f"{older.name} does not have: its ranges would wait indefinitely",
+            "none: after the first `hourmark types apply` of this version, services cannot be "
+            f"rolled back to {older.name}",
         )

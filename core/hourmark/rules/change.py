@@ -38,8 +38,8 @@ def check_change(
     if latest.parsing.bucket_seconds != bucket_seconds:
         raise UsageError(
             f"parsing.bucket_seconds is {bucket_seconds}, but types were applied with "
-            f"{latest.parsing.bucket_seconds}; a root's bucket length is fixed: set it back, or "
-            "begin a new root and cluster"
+            f"{latest.parsing.bucket_seconds}; the bucket length of a storage root cannot be "
+            "changed: restore the previous value, or use a new root and a new cluster"
         )
     missing = (set(latest.types) - {t.name for t in declared.types}) | (
         set(latest.sources) - {s.name for s in declared.sources}
@@ -47,8 +47,7 @@ def check_change(
     if missing and not may_remove:
         raise UsageError(
             f"{', '.join(sorted(missing))}: in force, but not declared here; their new lines "
-            "would become dead letters. "
-            "Declare them, or confirm with --remove"
+            "would become dead letters. Declare them, or confirm their removal with --remove"
         )
 
 
@@ -103,9 +102,9 @@ def check_record_sizes(rules: Rules, bytes_max: int) -> None:
     for key, value in rules.records():
         if (size := len(key.encode()) + len(value.encode()) + RECORD_OVERHEAD) > bytes_max:
             raise UsageError(
-                f"{key} has {size} bytes, kafka.max_message_bytes allows {bytes_max}: declare "
-                "fewer fields or symbols in a type, "
-                "fewer types for one edge, or raise it, there and for the topics"
+                f"{key} has {size} bytes, but kafka.max_message_bytes is {bytes_max}: declare "
+                "fewer fields or symbols in a type, or fewer types for one edge, or raise this "
+                "setting and max.message.bytes of the topics"
             )
 
 
@@ -122,17 +121,17 @@ def describe_changes(before: Rules | None, after: Rules) -> str:
         A comma-separated list of added, removed and changed types and sources, and of changed
         limits. `no change of declarations` if nothing changed.
     """
-    told = []
+    changes = []
     for kind in ("types", "sources"):
         was: Mapping[str, object] = getattr(before, kind) if before is not None else {}
         now: Mapping[str, object] = getattr(after, kind)
-        told += [f"{kind[:-1]} {name} added" for name in sorted(now.keys() - was.keys())]
-        told += [f"{kind[:-1]} {name} removed" for name in sorted(was.keys() - now.keys())]
-        told += [
+        changes += [f"{kind[:-1]} {name} added" for name in sorted(now.keys() - was.keys())]
+        changes += [f"{kind[:-1]} {name} removed" for name in sorted(was.keys() - now.keys())]
+        changes += [
             f"{kind[:-1]} {name} changed"
             for name in sorted(now.keys() & was.keys())
             if now[name] != was[name]
         ]
     if before is not None and before.parsing != after.parsing:
-        told.append("limits changed")
-    return ", ".join(told) or "no change of declarations"
+        changes.append("limits changed")
+    return ", ".join(changes) or "no change of declarations"

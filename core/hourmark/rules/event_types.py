@@ -69,8 +69,8 @@ class EventType(FrozenModel):
         # Types in force are accepted: nothing is copied where one cluster is edge and central.
         if info.context == DECLARED and _NEVER_COPIED.fullmatch(name):
             raise ValueError(
-                f"{name}: MirrorMaker 2 takes events.{name} for a topic of its own, and "
-                "never copies it; name it otherwise"
+                f"{name}: MirrorMaker 2 treats events.{name} as one of its internal topics and "
+                "never copies it; choose another name"
             )
         return name
 
@@ -97,18 +97,20 @@ class EventType(FrozenModel):
         for name in names:
             if not FIELD_NAME.fullmatch(name):
                 raise ValueError(
-                    f"field name {name!r}: allowed are letters, digits and _, not "
-                    "beginning with a digit"
+                    f"field name {name!r}: allowed: letters, digits and _, not beginning with a "
+                    "digit"
                 )
             if name in ENVELOPE_NAMES:
-                raise ValueError(f"field {name!r} is the envelope's; name it otherwise")
+                raise ValueError(
+                    f"field {name!r} is reserved for the event envelope; choose another name"
+                )
         if len(set(names)) < len(names):
             raise ValueError("a field is declared twice")
         self.line.check_names(self.fields)
         try:
             parse_schema(self.schema(), _write_hint=False)
         except (SchemaParseException, KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"the fields make no valid Avro schema: {error!r}") from error
+            raise ValueError(f"the fields do not form a valid Avro schema: {error!r}") from error
         return self
 
     # pydantic's deprecated classmethod of the same name
@@ -226,7 +228,8 @@ def read_declarations(folder: Path) -> Declarations:
     """
     if not folder.is_dir():
         raise TypeFileError(
-            f"there is no folder {folder} with event types; name it with --dir or types.dir"
+            f"the folder of event types, {folder}, does not exist; specify it with --dir or "
+            "types.dir"
         )
     types = [
         _read_type(file) for file in sorted(folder.glob("*.toml")) if file.name != SOURCES_FILE
@@ -259,13 +262,13 @@ def check_declarations(types: list[EventType], sources: list[Source]) -> None:
     if len(known) < len(types) or len({s.name for s in sources}) < len(sources):
         raise TypeFileError("a type or a source is declared twice; names must be unique")
     if dead_letters.TYPE in known:
-        raise TypeFileError(f"the type {dead_letters.TYPE} is built in; name yours otherwise")
+        raise TypeFileError(f"the type {dead_letters.TYPE} is built in; choose another name")
     for source in sources:
         for name in [*source.types, *([source.catch_all] if source.catch_all else [])]:
             if name not in known:
                 raise TypeFileError(
-                    f"source {source.name} names the type {name}, which no file declares; "
-                    f"known: {sorted(known)}"
+                    f"source {source.name} refers to the type {name}, which no file declares; "
+                    f"declared types: {sorted(known)}"
                 )
         _check_source(source, [known[name] for name in source.types])
         if source.catch_all and (
@@ -301,16 +304,16 @@ def _check_source(source: Source, types: list[EventType]) -> None:
                 raise TypeFileError(
                     f"{said} has "
                     f"{'payload pattern' if rule.payload == 'pattern' else 'line.programs'}; "
-                    "patterns go with 'free' "
-                    "and 'syslog', programs with 'syslog': here the MSGID names the type"
+                    "patterns require format 'free' or 'syslog', and programs require 'syslog'; "
+                    "with this format, the MSGID determines the type"
                 )
             continue
         if source.format == "free":
             _check_free(rule, said)
         if before := taking.get("text") or taking.get(rule.payload):
             raise TypeFileError(
-                f"source {source.name}: its type {declared.name} is never reached: "
-                f"{before} takes all such lines"
+                f"source {source.name}: its type {declared.name} never matches a line: {before} "
+                "takes all lines of this kind"
             )
         if rule.payload in ("text", "json", "logfmt") and not rule.programs:
             taking[rule.payload] = declared.name
@@ -320,13 +323,12 @@ def _check_free(rule: LineRule, said: str) -> None:
     # Lines without a header have no parts of a header, and no timestamp in it.
     if rule.header or rule.programs:
         raise TypeFileError(
-            f"{said} has line.header or line.programs; a header goes with 'rfc5424' and 'syslog'"
+            f"{said} has line.header or line.programs, which require format 'rfc5424' or 'syslog'"
         )
     if rule.payload != "pattern" and rule.time_field is None and rule.time == "event":
         raise TypeFileError(
             f"{said} has payload {rule.payload} with neither line.time_field nor line.time = "
-            "'observed'; without a header there "
-            "would be no timestamp"
+            "'observed'; without a header, events would have no timestamp"
         )
 
 
@@ -349,10 +351,9 @@ def _check_catch_all(source: Source, known: Mapping[str, EventType]) -> None:
     rule = known[source.catch_all].line
     if rule.field not in {redaction.field for redaction in rule.redact}:
         raise TypeFileError(
-            f"source {source.name}: its type {redacts[0]} redacts, and the catch_all "
-            f"{source.catch_all} would take lines of it "
-            f"whole; give {source.catch_all} a [[line.redact]] for its field {rule.field}, or "
-            "take the catch_all away"
+            f"source {source.name}: its type {redacts[0]} redacts, but the catch_all "
+            f"{source.catch_all} would store its lines unredacted; add a [[line.redact]] to "
+            f"{source.catch_all} for its field {rule.field}, or remove the catch_all"
         )
 
 
@@ -360,7 +361,7 @@ def _read_type(file: Path) -> EventType:
     declared = _read(file, EventType)
     if declared.name != file.stem:
         raise TypeFileError(
-            f"{file} declares the type {declared.name}; file and type must have one name"
+            f"{file} declares the type {declared.name}; file and type must have the same name"
         )
     return declared
 
@@ -383,7 +384,7 @@ def _read(file: Path, model: type[_Model]) -> _Model:
         ValueError,
         RecursionError,
     ) as error:  # also for numbers that are too long, which is no TOMLDecodeError
-        raise TypeFileError(f"{file} is no valid TOML: {error}") from error
+        raise TypeFileError(f"{file} is not valid TOML: {error}") from error
     try:
         return model.model_validate(declared, context=DECLARED)
     except ValidationError as error:

@@ -182,9 +182,7 @@ class LineRule(FrozenModel):
     def _complete(self, info: ValidationInfo) -> Self:
         for name, payloads in _GOES_WITH.items():
             if getattr(self, name) and self.payload not in payloads:
-                raise ValueError(
-                    f"{name} goes with payload = {' or '.join(map(repr, payloads))} only"
-                )
+                raise ValueError(f"{name} requires payload = {' or '.join(map(repr, payloads))}")
         if self.payload == "pattern":
             self._check_pattern(info.context == DECLARED)
         if self.payload == "text" and self.field is None:
@@ -192,34 +190,36 @@ class LineRule(FrozenModel):
                 "payload = 'text' requires `field`, the name of the field for the text"
             )
         if self.payload == "tsv" and not self.columns:
-            raise ValueError("payload = 'tsv' needs `columns`, the names of fields in their order")
+            raise ValueError("payload = 'tsv' requires `columns`, the names of the fields in order")
         if self.payload != "pattern" and self.time_format is not None and self.time_field is None:
-            raise ValueError("time_format needs time_field, the name of what holds the time")
+            raise ValueError(
+                "time_format requires time_field, the name of the field that contains the time"
+            )
         if self.unknown != "refuse" and self.payload not in ("json", "logfmt"):
-            raise ValueError("unknown goes with payload = 'json' or 'logfmt' only")
+            raise ValueError("unknown requires payload = 'json' or 'logfmt'")
         if (self.unknown == "keep") != (self.unknown_field is not None):
             raise ValueError(
-                "unknown = 'keep' and unknown_field, the map that keeps them, need each other"
+                "unknown = 'keep' requires unknown_field, the map for unknown keys, and vice versa"
             )
         _check_paths(self.key_paths, may_nest=self.payload == "json")
         for field, part in self.header.items():
             if part not in HEADER_PARTS and not SD_PARAM.fullmatch(part):
                 raise ValueError(
-                    f"header.{field} = {part!r}: allowed are {', '.join(HEADER_PARTS)} "
-                    'and "[id param]"'
+                    f'header.{field} = {part!r}: allowed: {", ".join(HEADER_PARTS)} and "[id '
+                    'param]"'
                 )
         return self
 
     def _check_pattern(self, declared: bool) -> None:
         if self.pattern is None:
-            raise ValueError("payload = 'pattern' needs a pattern")
+            raise ValueError("payload = 'pattern' requires `pattern`")
         has_time = self.time_group in _GROUP_NAME.findall(self.pattern)
         if self.time_field is not None and not has_time:
-            raise ValueError(f"time_field = {self.time_field!r} is no group of the pattern")
+            raise ValueError(f"time_field = {self.time_field!r} is not a group of the pattern")
         if self.time_field is None and has_time != (self.time_format is not None):
-            raise ValueError("the group `time` and time_format need each other")
+            raise ValueError("the group `time` requires time_format, and vice versa")
         if not has_time and self.time == "event":
-            raise ValueError("a pattern without the group `time` needs time = 'observed'")
+            raise ValueError("a pattern without the group `time` requires time = 'observed'")
         if declared:
             _check_groups(self.pattern)
 
@@ -251,17 +251,19 @@ class LineRule(FrozenModel):
             for name in names:
                 if name not in types:
                     raise ValueError(
-                        f"line.{setting} = {name!r} is none of the fields {list(types)}"
+                        f"line.{setting} = {name!r} is not one of the fields {list(types)}"
                     )
         if self.columns and (
             twice := {
                 name for name in self.columns if name != SKIPPED and self.columns.count(name) > 1
             }
         ):
-            raise ValueError(f"line.columns: {', '.join(sorted(twice))} is there twice")
+            raise ValueError(f"line.columns: {', '.join(sorted(twice))} is listed twice")
         for name in ("time_field", "host_field"):
             if self.columns and (value := getattr(self, name)) and value not in self.columns:
-                raise ValueError(f"line.{name} = {value!r} is none of the columns {self.columns}")
+                raise ValueError(
+                    f"line.{name} = {value!r} is not one of the columns {self.columns}"
+                )
         maps = [
             self.unknown_field,
             *(field for field, part in self.header.items() if part == "structured_data"),
@@ -277,12 +279,12 @@ def _check_paths(paths: Mapping[str, tuple[str, ...]], *, may_nest: bool) -> Non
     for name, path in paths.items():
         if not path or (len(path) > 1 and not may_nest):
             raise ValueError(
-                f"keys.{name} = {list(path)!r}: it is one key or, with payload = 'json', a list of "
-                "at least one key"
+                f"keys.{name} = {list(path)!r}: allowed: one key or, with payload = 'json', a "
+                "list of at least one key"
             )
         for other, longer in paths.items():
             if other != name and longer[: len(path)] == path:
-                raise ValueError(f"keys.{other} is a part of keys.{name}: name other keys")
+                raise ValueError(f"keys.{other} is a prefix of keys.{name}: choose other keys")
 
 
 def _check_groups(pattern: str) -> None:
@@ -291,5 +293,5 @@ def _check_groups(pattern: str) -> None:
     for name in names:
         if names.count(name) > 1:
             raise ValueError(
-                f"the pattern names the group {name} twice; put what differs within one group"
+                f"the pattern has two groups named {name}; put the alternatives into one group"
             )

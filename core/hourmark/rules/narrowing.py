@@ -38,11 +38,10 @@ def check_refused_lines(latest: Rules | None, declared: Declarations, *, may_ref
     refused = [] if latest is None or may_refuse else [*_refused(latest, declared)]
     if refused:
         raise UsageError(
-            f"lines that are events now would become dead letters: {'; '.join(refused[:10])}"
-            f"{f'; and {len(refused) - 10} more' if len(refused) > 10 else ''}. Nothing was "
-            "changed. Declare it so that they are "
-            "accepted, or, if no program writes such lines any more, confirm with "
-            "--refuse-lines"
+            "lines that are events now would become dead letters: "
+            f"{'; '.join(refused[:10])}{f'; and {len(refused) - 10} more' if len(refused) > 10 else ''}. "
+            "Nothing was changed. Change the declaration so that it accepts them or, if no "
+            "program writes such lines any more, confirm with --refuse-lines"
         )
 
 
@@ -109,9 +108,9 @@ def _of_source(old: Source, new: Source) -> Iterator[str]:
         yield f"its format was {old.format} and is {new.format}"
     if new.catch_all is None:
         if old.catch_all is not None:
-            yield f"it has no catch_all any more (was {old.catch_all})"
+            yield f"it no longer has a catch_all (was {old.catch_all})"
         if lost := [name for name in old.types if name not in new.types]:
-            yield f"it carries {', '.join(lost)} no more"
+            yield f"it no longer carries {', '.join(lost)}"
 
 
 @dataclasses.dataclass
@@ -132,7 +131,7 @@ class _Comparison:
                     yield from self._of_fields(old["fields"], new["fields"], path)
             case {"type": "enum"}, {"type": "enum"}:
                 if lost := [symbol for symbol in old["symbols"] if symbol not in new["symbols"]]:
-                    yield f"{path} takes {', '.join(lost)} no more"
+                    yield f"{path} no longer accepts {', '.join(lost)}"
             case {"type": "array"}, {"type": "array"}:
                 yield from self.of(old["items"], new["items"], path)
             case {"type": "map"}, {"type": "map"}:
@@ -154,10 +153,10 @@ class _Comparison:
             name = (now or field)["name"]
             path = f"{within}.{name}" if within else f"field {name}"
             if now is None:
-                yield f"{path} is declared no more, and lines that have it are refused"
+                yield f"{path} is no longer declared, and lines that contain it are rejected"
                 continue
             if "default" in field and "default" not in now:
-                yield f"{path} lost its default, and lines without it are refused"
+                yield f"{path} no longer has a default, and lines without it are rejected"
             yield from self.of(field["type"], now["type"], path)
 
 

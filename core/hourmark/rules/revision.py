@@ -348,7 +348,7 @@ class RulesBook:
             return
         if not key_matches_content(key, value):
             raise ValueError(
-                f"record {key!r} of the rules is not usable: its content has another digest"
+                f"record {key!r} of the rules is not usable: its content does not match its digest"
             )
         kind, _, rest = key.partition("/")
         try:
@@ -549,7 +549,7 @@ def check_same_meaning(schema_id: int, known: SchemaMeaning, other: SchemaMeanin
     """
     if known != other:
         raise ValueError(
-            f"schema id {schema_id} stands for {known}, and now for {other} too: was the schema "
-            "registry recreated or restored "
-            "from an older copy, or is hourmark.types another site's?"
+            f"schema id {schema_id} identifies {known}, and now {other} as well: check whether "
+            "the schema registry was recreated or restored from an older copy, or "
+            "hourmark.types belongs to another site"
         )

@@ -65,5 +65,5 @@ def publish_rules(
         append_all(cluster, TYPES, records, bytes_max, timeout_s=timeout_s)
     except Unavailable as error:
         raise Unavailable(
-            f"{error}; the ledger has them all: run `hourmark types apply` again"
+            f"{error}; the ledger contains all records: run `hourmark types apply` again"
         ) from error

@@ -15,7 +15,8 @@ try:
     import testcontainers.core  # noqa: F401  # only asked for
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        "hourmark.testing needs more packages: install hourmark[testing]", name=error.name
+        "hourmark.testing requires additional packages: pip install 'hourmark[testing]'",
+        name=error.name,
     ) from error
 
 from hourmark.testing.container import stack

@@ -31,7 +31,7 @@ def token() -> None:
     "types",
     multiple=True,
     metavar="PATTERN",
-    help="A type it covers, or a pattern of * and ?. Default: all.",
+    help="An event type that it covers, or a pattern with * and ?. Default: all.",
 )
 @click.option(
     "--host",
@@ -121,7 +121,8 @@ def create(
         )
     except ValueError as error:
         raise UsageError(
-            f"there is no such token: {error}; `hourmark token create --help` has examples"
+            f"these options do not form a valid token: {error}; see the examples in `hourmark "
+            "token create --help`"
         ) from None
     write_token(config.kafka, made.token)
     if as_json:
@@ -180,8 +181,8 @@ def revoke(config: Config, token_id: str, unlisted: bool, as_json: bool) -> None
     known = read_tokens(config.kafka).get(token_id)
     if known is None and not unlisted:
         raise UsageError(
-            f"there is no token {token_id!r:.40} in hourmark.tokens; `hourmark token "
-            "list` shows all"
+            f"hourmark.tokens does not contain the token {token_id!r:.40}; `hourmark token list` "
+            "shows all tokens"
         )
     now_ms = SystemClock().now_ms()
     try:
@@ -193,8 +194,8 @@ def revoke(config: Config, token_id: str, unlisted: bool, as_json: bool) -> None
         )  # checked again: the id is the user's
     except ValueError as error:
         raise UsageError(
-            f"{token_id!r:.40} is no token's id, which has 16 hex digits; `hourmark token "
-            "list` shows all"
+            f"{token_id!r:.40} is not a token ID of 16 hex digits; `hourmark token list` shows "
+            "all tokens"
         ) from error
     write_token(config.kafka, revoked)
     if as_json:
@@ -207,7 +208,7 @@ def _duration_ms(text: str) -> int:
     form = _DURATION.fullmatch(text)
     if form is None or int(form[1]) == 0:
         raise UsageError(
-            f"--expires-in {text!r:.40}: allowed are a whole number and s, m, h or d, such as 90d"
+            f"--expires-in {text!r:.40}: allowed: an integer followed by s, m, h or d, such as 90d"
         )
     return int(form[1]) * _SECONDS[form[2]] * 1000
 

@@ -27,7 +27,9 @@ from hourmark_delivery_service.errors import (
 from hourmark_delivery_service.metrics import ServiceMetrics
 
 GRANT: Final = "hourmark.grant"  # in a request's scope
-_CREATE: Final = "`hourmark token create` makes one; send it as `Authorization: Bearer TOKEN`"
+_CREATE: Final = (
+    "create a token with `hourmark token create`, and send it as `Authorization: Bearer TOKEN`"
+)
 
 
 class Grant:
@@ -125,7 +127,8 @@ class Grant:
         if self._allowance is not None and (wait_s := self._allowance.retry_after_s()):
             self._metrics.denied.labels("rate").inc()
             raise TooManyRequests(
-                f"the token {self._allowance.token.id} has used up its rate at this instance",
+                f"the token {self._allowance.token.id} has exceeded its rate limit at this "
+                "instance",
                 wait_s,
             )
 
@@ -182,8 +185,8 @@ class AccessControl:
         if not self.required or self.token_store.caught_up:
             return []
         return [
-            "no tokens are known yet: hourmark.tokens was not read, or `hourmark token "
-            f"create` never ran{self.token_store.read_error}"
+            "no tokens are available yet: hourmark.tokens was not read, or `hourmark token "
+            f"create` was never run{self.token_store.read_error}"
         ]
 
     def warnings(self) -> list[str]:
@@ -224,7 +227,7 @@ class AccessControl:
             raise ServiceUnavailable("not_ready", "; ".join(waits))
         token = self.token_store.get(parse_token_id(text) or "")
         if not verify_token(token, text):
-            raise Unauthorized("unknown_token", "this token is not known here", _CREATE)
+            raise Unauthorized("unknown_token", "this token is unknown", _CREATE)
         assert token is not None, "is_text_of says so"
         if token.revoked:
             raise Unauthorized(
@@ -261,12 +264,14 @@ def _bearer(headers: Headers) -> str:
     given = headers.getlist("authorization")
     if len(given) != 1:
         many = (
-            "there are several Authorization headers"
+            "the request has several Authorization headers"
             if given
-            else "there is no Authorization header"
+            else "the request has no Authorization header"
         )
         raise Unauthorized("no_token", many, _CREATE)
     scheme, _, text = given[0].partition(" ")
     if scheme.lower() != "bearer":
-        raise Unauthorized("no_token", "Authorization is not of the scheme Bearer", _CREATE)
+        raise Unauthorized(
+            "no_token", "the Authorization header does not use the scheme Bearer", _CREATE
+        )
     return text.strip(" ")

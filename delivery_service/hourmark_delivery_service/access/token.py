@@ -158,7 +158,7 @@ class Token(BaseModel):
         """
         token = cls.model_validate_json(text)
         if token.id != key:
-            raise ValueError(f"the record of {key} holds the token {token.id}")
+            raise ValueError(f"the record with key {key} contains the token {token.id}")
         return token
 
 
@@ -213,8 +213,8 @@ def new_token(
     for pattern in (*reports, *service_reports):
         if not (host_ids or pattern.strip("*?")):
             raise ValueError(
-                f"reports of {pattern!r} would be those of every host: name them "
-                "(`web-*`), or give their host ids"
+                f"reports of {pattern!r} would cover every host; use a narrower pattern such as "
+                "`web-*`, or host ids"
             )
     token_id = secrets.token_hex(8)
     text = f"hmk_{token_id}_{secrets.token_urlsafe(_SECRET_BYTES)}"

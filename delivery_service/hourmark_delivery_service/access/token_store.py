@@ -92,12 +92,12 @@ class TokenStore:
     def read_error(self, why: str) -> None:
         if why and not self._trouble:
             _LOG.error(
-                "tokens cannot be followed%s; known tokens remain valid, and new revocations are "
-                "not seen",
+                "changes of tokens cannot be read%s; known tokens remain valid, and new "
+                "revocations have no effect",
                 why,
             )
         elif self._trouble and not why:
-            _LOG.warning("tokens are followed again")
+            _LOG.warning("changes of tokens can be read again")
         self._trouble = why
 
     def warnings(self) -> list[str]:
@@ -111,8 +111,8 @@ class TokenStore:
         if self._trouble and self.caught_up:
             age_s = (self._clock.now_ms() - self._read_ms) / 1000
             found.append(
-                f"tokens are as they were {age_s:.0f} s ago, revocations since then are "
-                f"not seen{self._trouble}"
+                f"the tokens in use are {age_s:.0f} s old, so later revocations have no effect "
+                f"yet{self._trouble}"
             )
         if self._lost:
             found.append(_lost_text(self._lost))
@@ -150,7 +150,7 @@ class TokenStore:
 
 def _lost_text(lost: int) -> str:
     return (
-        f"hourmark.tokens no longer holds {lost} of the tokens that are in force here; services "
-        "that start now refuse them: "
-        "restore the topic, or `hourmark token create` new ones, and restart this service"
+        f"hourmark.tokens no longer contains {lost} of the tokens that this service accepts; "
+        "services that start now reject them. Restore the topic, or create new tokens with "
+        "`hourmark token create`, and restart this service"
     )

@@ -81,9 +81,9 @@ _CLIENT_DEFAULT: Final = "api"
 _NAME_CHARS_MAX: Final = 255
 _SPACE: Final = b" \t\r\n\xef\xbb\xbf"  # and a byte order mark
 _NEXT_STEP: Final = (
-    "sent again, this may be doubled; send as Idempotency-Key a UUIDv7 or a ULID that is made "
-    "with the batch and kept for its "
-    "retries, or see docs/http-api.md"
+    "a retry of this request may store its events twice; send a UUIDv7 or a ULID as "
+    "Idempotency-Key that is created with the batch and reused for its retries, or see "
+    "docs/http-api.md"
 )
 
 
@@ -220,7 +220,7 @@ class EventsEndpoint:
         if len(body) > self._batch_max and body.find(b"\n") not in (-1, len(body) - 1):
             raise ContentTooLarge(
                 "too_large",
-                f"a batch of several lines may have {self._batch_max} bytes",
+                f"a batch of several lines must not exceed {self._batch_max} bytes",
                 "send smaller batches",
             )
 
@@ -251,8 +251,8 @@ def _unknown_media_type(http: Request) -> UnsupportedMediaType:
     )
     return UnsupportedMediaType(
         "media_type",
-        f"the body is {_media_type(http):.80}, not JSON",
-        f"send an event a line: {command}",
+        f"the body has the media type {_media_type(http):.80}, not JSON",
+        f"send one event per line: {command}",
     )
 
 
@@ -260,15 +260,15 @@ def _check_type(event_type: str, rules: CompiledRules) -> None:
     if event_type == dead_letters.TYPE:
         raise ResourceNotFound(
             "unknown_type",
-            "dead letters are made by the service alone",
+            "dead letters can only be created by the service",
             "post events of a declared type",
         )
     if event_type not in rules.types:
         known = ", ".join(sorted(set(rules.types) - {dead_letters.TYPE})[:50])
         raise ResourceNotFound(
             "unknown_type",
-            f"there is no type {event_type!r:.120}; there are {known}",
-            "`hourmark types apply` adds types",
+            f"unknown event type {event_type!r:.120}; known types: {known}",
+            "add event types with `hourmark types apply`",
         )
 
 
@@ -281,7 +281,9 @@ def _atomic(http: Request) -> bool:
 
 def _check_none_rejected(parser: BatchParser) -> None:
     if count := parser.dead_letter_count:
-        which = f"{count} of {count + parser.event_count} events cannot be taken, so none was"
+        which = (
+            f"{count} of {count + parser.event_count} events are not valid, so none was accepted"
+        )
         raise BatchRejected(which, _rejected(parser))
 
 
@@ -317,7 +319,7 @@ def _time_ms(http: Request, key: str | None) -> int | None:
     text = http.headers.get(OBSERVED_AT_HEADER)
     if text is None:
         return None if key is None else idempotency_key_time_ms(key)
-    with bad_request("headers", "repeat what the first answer said"):
+    with bad_request("headers", "send the value from the first response again"):
         observed_at_ms = int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else -1
         check_observed_at(observed_at_ms)
     return observed_at_ms
@@ -335,8 +337,8 @@ def _name(http: Request, header: str) -> str | None:
     except UnicodeDecodeError as error:
         raise BadRequest(
             "headers",
-            f"{header} is not UTF-8 once its percent-encoding is undone",
-            "percent-encode the UTF-8 of the name",
+            f"{header} is not valid UTF-8 after percent-decoding",
+            "percent-encode the UTF-8 bytes of the name",
         ) from error
     if not 0 < len(name) <= _NAME_CHARS_MAX or not name.isprintable():
         raise BadRequest(

@@ -48,24 +48,27 @@ _COUNT: Final[_Json] = {"type": "integer", "minimum": 0}
 _MILLISECONDS: Final[_Json] = {"type": "integer", "description": "Unix milliseconds"}
 _REASONS: Final[_Json] = {
     "type": "object",
-    "description": "dead letters by reason, those that came",
+    "description": "number of dead letters by reason; reasons without dead letters are omitted",
     "propertyNames": {"enum": [reason.value for reason in DeadLetterReason]},
     "additionalProperties": {"type": "integer", "minimum": 1},
 }
 _REJECTED: Final[_Json] = {
     "type": "array",
-    "description": "the first 1000 events of a batch that cannot be taken",
+    "description": "the first 1000 events of the batch that are not valid",
     "items": {
         "type": "object",
         "required": ["index", "reason", "field"],
         "properties": {
             "index": {
                 **_COUNT,
-                "description": "of the line, or of the element of an array, from 0",
+                "description": "index of the line or array element, counted from 0",
             },
             "reason": {"enum": [reason.value for reason in DeadLetterReason]},
-            "field": {"type": ["string", "null"], "description": "null where no field is wrong"},
-            "detail": {"type": "string", "description": "absent where the type redacts"},
+            "field": {
+                "type": ["string", "null"],
+                "description": "name of the invalid field; null if the error concerns no single field",
+            },
+            "detail": {"type": "string", "description": "omitted if the type redacts fields"},
         },
     },
 }
@@ -97,8 +100,8 @@ def openapi_document(settings: ServiceSettings) -> _Json:
             "title": "Hourmark Event Delivery Service",
             "version": version("hourmark-delivery-service"),
             "summary": (
-                "Takes byte ranges from tailers and events from any client; 200 means that "
-                "all replicas have them."
+                "Accepts byte ranges from tailers and events from any client. Status 200 means "
+                "that all in-sync replicas have stored them."
             ),
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
@@ -112,7 +115,9 @@ def openapi_document(settings: ServiceSettings) -> _Json:
             "/healthz": {
                 "get": {
                     **_probe(
-                        "alive", "Whether the process runs", _object(alive={"type": "boolean"})
+                        "alive",
+                        "Check whether the process is running",
+                        _object(alive={"type": "boolean"}),
                     ),
                     "security": [],
                 }
@@ -134,7 +139,7 @@ def openapi_document(settings: ServiceSettings) -> _Json:
                 "token": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "of `hourmark token create`",
+                    "description": "a token created by `hourmark token create`",
                 }
             },
             "headers": {
@@ -143,7 +148,7 @@ def openapi_document(settings: ServiceSettings) -> _Json:
                     "schema": {"type": "string"},
                 },
                 RULES_HEADER: {
-                    "description": "the rules revision to name in the next range",
+                    "description": "the rules revision to state in the next range",
                     "schema": {"type": "string"},
                 },
                 "Retry-After": {
@@ -177,7 +182,8 @@ def _ranges(settings: ServiceSettings) -> _Json:
         },
         "responses": {
             "200": _answer(
-                "All of it is on all in-sync replicas", _object(end=_COUNT, **_delivered())
+                "All in-sync replicas have stored the whole request",
+                _object(end=_COUNT, **_delivered()),
             ),
             **_problems(*_BODY, *_DENIED, *_COMMON),
         },
@@ -190,7 +196,7 @@ def _events(settings: ServiceSettings) -> _Json:
         "summary": "Events of one type, from any client",
         **_events_request(settings),
         "responses": {
-            "200": _answer("All of it is on all in-sync replicas", _events_content()),
+            "200": _answer("All in-sync replicas have stored the whole request", _events_content()),
             **_events_problems(),
         },
     }
@@ -230,13 +236,13 @@ def _events_problems() -> _Json:
 def _events_request(settings: ServiceSettings) -> _Json:
     event = {
         "type": "object",
-        "description": "the type's own fields, and these two",
+        "description": "the fields of the event type, and these two",
         "properties": {"event_id": _NAME, "event_time": {"type": ["integer", "string"]}},
     }
     name = _header(
         IDEMPOTENCY_HEADER,
         _NAME,
-        description="the batch's name; a UUIDv7 or a ULID is its time, too",
+        description="key of the batch; a UUIDv7 or a ULID also contains its time",
     )
     return {
         "description": (
@@ -251,24 +257,26 @@ def _events_request(settings: ServiceSettings) -> _Json:
                 "schema": {"type": "string", "minLength": 1},
             },
             name,
-            _header(CLIENT_HEADER, {**_NAME, "default": "api"}, description="who sends"),
+            _header(CLIENT_HEADER, {**_NAME, "default": "api"}, description="name of the sender"),
             _header(
                 ATOMIC_HEADER,
                 {"enum": ["true", "false"], "default": "false"},
-                description="true: if any event cannot be taken, none is, and the answer is 422",
+                description="true: if any event is not valid, none is accepted, and the response is 422",
             ),
             _header(
-                OBSERVED_AT_HEADER, _OBSERVED_AT, description="the batch's time, Unix milliseconds"
+                OBSERVED_AT_HEADER, _OBSERVED_AT, description="time of the batch, Unix milliseconds"
             ),
             _header(
-                RULES_HEADER, {"type": "string"}, description="the rules revision to read it by"
+                RULES_HEADER,
+                {"type": "string"},
+                description="the rules revision by which the batch is parsed",
             ),
             _encoding(),
         ],
         "requestBody": {
             "required": True,
             "content": {
-                _NDJSON: {"schema": {"type": "string", "description": "an event a line"}},
+                _NDJSON: {"schema": {"type": "string", "description": "one event per line"}},
                 _JSON: {
                     "schema": {"oneOf": [event, {"type": "array", "minItems": 1, "items": event}]}
                 },
@@ -288,7 +296,7 @@ def _reports() -> _Json:
         "parameters": [_encoding()],
         "requestBody": body,
         "responses": {
-            "200": _answer("It is kept", _object(received_at_ms=_MILLISECONDS)),
+            "200": _answer("The report is stored", _object(received_at_ms=_MILLISECONDS)),
             **_problems(*_BODY, 403, *_COMMON),
         },
     }
@@ -296,7 +304,7 @@ def _reports() -> _Json:
 
 def _hello() -> _Json:
     answer = _answer(
-        "What a client asks once before its first post",
+        "The service's clock and its rules, for a client's first request",
         _object(clock_ms=_MILLISECONDS, rules={"type": "string"}),
     )
     return {
@@ -312,14 +320,14 @@ def _ready() -> _Json:
         ready={"type": "boolean"}, reasons=texts, warnings=texts, native_pass={"type": "boolean"}
     )
     responses = {
-        "200": _answer("A range could be taken now", schema),
-        "503": _answer("It could not", schema),
+        "200": _answer("The service accepts ranges", schema),
+        "503": _answer("The service does not accept ranges now", schema),
         **_problems(500),
     }
     return {
         "operationId": "ready",
         "security": [],
-        "summary": "Whether a range could be taken now",
+        "summary": "Check whether the service accepts ranges now",
         "responses": responses,
     }
 
@@ -347,7 +355,10 @@ def _problem() -> _Json:
         next_step={"type": "string", "minLength": 1},
     )
     members["properties"]["rejected"] = _REJECTED
-    return {"description": "RFC 9457, with a code and a next step", **members}
+    return {
+        "description": "problem details of RFC 9457, with an error code and the next step",
+        **members,
+    }
 
 
 def _problems(*statuses: int) -> _Json:

@@ -79,7 +79,7 @@ class Probes:
         queue_reasons, queue_warnings = await self._queue_problems()
         reasons = self._service.not_ready_reasons() + queue_reasons
         warnings = self._service.access.warnings() + queue_warnings
-        told = {
+        answer = {
             "ready": not reasons,
             "reasons": reasons,
             "warnings": warnings,
@@ -88,8 +88,13 @@ class Probes:
         if self._service.access.required and not _of_this_machine(
             http
         ):  # they name brokers and topics
-            told |= {"reasons": _ELSEWHERE[: len(reasons)], "warnings": _ELSEWHERE[: len(warnings)]}
-        return json_response(told, 503, {"Retry-After": "1"}) if reasons else json_response(told)
+            answer |= {
+                "reasons": _ELSEWHERE[: len(reasons)],
+                "warnings": _ELSEWHERE[: len(warnings)],
+            }
+        return (
+            json_response(answer, 503, {"Retry-After": "1"}) if reasons else json_response(answer)
+        )
 
     async def metrics(self, http: Request) -> Response:
         """Respond with status 200 and all metrics in the Prometheus text format.

@@ -62,7 +62,7 @@ class RangesEndpoint:
             if size > self._inflated_max:
                 raise ContentTooLarge(
                     "too_large",
-                    f"the range has {size} bytes, allowed are {self._inflated_max}",
+                    f"the range has {size} bytes; the limit is {self._inflated_max} bytes",
                     "send smaller ranges",
                 )
             service.check_accepting()
@@ -72,7 +72,7 @@ class RangesEndpoint:
             body = await service.bodies.read(http, request, self._inflated_max)
             grant.charge(size=len(body))
             self._check_size(byte_range, body)
-            with bad_request("range", "cut the range as docs/http-api.md says"):
+            with bad_request("range", "cut the range as described in docs/http-api.md"):
                 parser = RangeParser(byte_range, body, rules)
             parser = await service.deliver(byte_range, parser, body, request, peer_of(http))
             grant.charge(events=parser.event_count + parser.dead_letter_count)
@@ -90,7 +90,8 @@ class RangesEndpoint:
         if len(body) != size:
             raise BadRequest(
                 "length",
-                f"the headers say {size} bytes, the body has {len(body)}",
+                f"according to the headers, the range has {size} bytes, but the body has "
+                f"{len(body)}",
                 "send all bytes of the range",
             )
         limit = self._service.settings.range_bytes_max
@@ -101,7 +102,7 @@ class RangesEndpoint:
         if len(body) > limit and not single:
             raise ContentTooLarge(
                 "too_large",
-                f"a range of several lines may have {limit} bytes",
+                f"a range of several lines must not exceed {limit} bytes",
                 "send smaller ranges",
             )
 

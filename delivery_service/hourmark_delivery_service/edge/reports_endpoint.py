@@ -51,7 +51,7 @@ class ReportsEndpoint:
             )
 
     async def _keep(self, body: bytes, grant: Grant) -> Response:
-        with bad_request("report", "send a report as docs/http-api.md shows"):
+        with bad_request("report", "send a report as described in docs/http-api.md"):
             sent = report_from_json(body)
             if len(sent.host_id) != 32:
                 raise ValueError("host_id must be 32 hex digits")
@@ -64,11 +64,11 @@ class ReportsEndpoint:
                     *(s.source for s in sent.sources),
                 )
             ):
-                raise ValueError("a text holds a NUL (\\u0000)")
+                raise ValueError("a string contains a NUL (\\u0000)")
         grant.check_report(sent)
         report = sent.stamped(self._service.clock.now_ms())
         try:
             await self._service.append_report(report)
         except QueueError as error:
-            raise ServiceUnavailable("queue", f"the report was not kept: {error}") from error
+            raise ServiceUnavailable("queue", f"the report was not stored: {error}") from error
         return json_response({"received_at_ms": report.received_at_ms})

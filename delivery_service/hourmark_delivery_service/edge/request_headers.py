@@ -28,12 +28,12 @@ def check_headers(headers: Headers) -> None:
         if len(set(headers.getlist(name))) > 1:
             raise BadRequest(
                 "headers",
-                f"the header {name.title()} comes more than once, with different values",
+                f"the header {name.title()} occurs more than once, with different values",
                 "send it once",
             )
     if headers.get(RULES_HEADER, "any") == "":
         raise BadRequest(
             "headers",
             f"the header {RULES_HEADER} is empty",
-            "name a revision, or leave the header out of a batch",
+            "set it to a revision; in a batch, it may be omitted",
         )

@@ -21,8 +21,16 @@ from hourmark_delivery_service.work.service import DeliveryService, clock_proble
 _LOG = logging.getLogger(__name__)
 
 _HTTP_ERRORS: Final = {
-    404: ("no_such_path", "there is nothing under this path", "see docs/http-api.md for the paths"),
-    405: ("method", "this path does not take this method", "see docs/http-api.md for the methods"),
+    404: (
+        "no_such_path",
+        "there is no resource under this path",
+        "see docs/http-api.md for the paths",
+    ),
+    405: (
+        "method",
+        "this path does not support this method",
+        "see docs/http-api.md for the methods",
+    ),
 }
 PROBLEM: Final = "application/problem+json"
 # in a scope's extensions: a ServiceError, and this request's body is never read
@@ -109,7 +117,9 @@ async def internal_error(_: Request, __: Exception) -> Response:
     """
     return problem_response(
         ServiceError(
-            "fault", "the service failed; nothing was acknowledged", "send it again; see its log"
+            "fault",
+            "the service failed; nothing was acknowledged",
+            "send the request again; if the error persists, check the log of the service",
         )
     )
 

@@ -120,9 +120,9 @@ def check_uvicorn(
     if missing or version.split(".")[:2] != _UVICORN.split("."):
         lacks = f" and lacks {', '.join(missing)}" if missing else ""
         raise Finding(
-            f"uvicorn {version} is installed{lacks}; this software was tested with uvicorn "
-            f"{_UVICORN} and uses its inner "
-            "attributes. Next step: install the version that requirements.lock names"
+            f"uvicorn {version} is installed{lacks}; Hourmark requires uvicorn {_UVICORN}, "
+            "because it uses internal attributes of uvicorn. Install the version listed in "
+            "requirements.lock"
         )
 
 
@@ -189,8 +189,8 @@ class HttpProtocol(HttpToolsProtocol):
         super().connection_made(transport)  # type: ignore[arg-type]  # uvicorn narrows it
         if not self.limiter.admit(self, ConnectionPhase.HEAD):
             busy = (
-                f"the service owes an answer on each of {self.limiter.settings.connections_max} "
-                "connections"
+                f"all {self.limiter.settings.connections_max} connections "
+                "(service.connections_max) are waiting for a response"
             )
             self._write(ServiceUnavailable("connections", busy))
             self.transport.close()
@@ -258,7 +258,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._refuse(
                 RequestTimeout(
                     "slow_headers",
-                    f"the headers did not come within {limit_s:g} s",
+                    f"the request headers were not received within {limit_s:g} s",
                     "send the same request again",
                 )
             )
@@ -278,8 +278,8 @@ class HttpProtocol(HttpToolsProtocol):
             raise self._give_up(
                 BadRequest(
                     "pipeline",
-                    f"over {_PIPELINE_MAX} requests wait for one answer",
-                    "send one by one",
+                    f"over {_PIPELINE_MAX} pipelined requests wait for a response",
+                    "send requests one by one",
                 )
             )
 
@@ -385,7 +385,7 @@ class HttpProtocol(HttpToolsProtocol):
             malformed = BadRequest(
                 "malformed",
                 "this is not an HTTP/1.1 request",
-                "send one, to a path of docs/http-api.md",
+                "send an HTTP/1.1 request to a path listed in docs/http-api.md",
             )
             self._refuse(self._refusal or malformed)
         return b""
@@ -416,12 +416,14 @@ class HttpProtocol(HttpToolsProtocol):
         if not self._in_head:
             return BadRequest(
                 "malformed",
-                "chunks of a few bytes, or trailers, outweigh the body",
+                "the overhead of small chunks or trailers exceeds the size of the body",
                 "send larger chunks",
             )
         limits = f"{settings.header_bytes_max} bytes and {settings.headers_max} headers"
         return HeadersTooLarge(
-            "headers_too_large", f"a request may have {limits}", "send fewer or shorter headers"
+            "headers_too_large",
+            f"a request must not exceed {limits}",
+            "send fewer or shorter headers",
         )
 
     def _give_up(self, error: ServiceError) -> Exception:
@@ -516,17 +518,19 @@ def _refusal_of_head(
     # RFC 9112 sections 2.6, 3.2 and 6.1.
     if connect:
         return BadRequest(
-            "upgrade", "this service is no proxy", "send the request itself, without CONNECT"
+            "upgrade", "this service is not a proxy", "send the request directly, without CONNECT"
         )
     if version not in ("1.0", "1.1"):
         return BadRequest(
             "http_version",
-            f"the request says HTTP/{version}, this service speaks HTTP/1.1",
-            "send HTTP/1.1",
+            f"the request uses HTTP/{version}, but this service supports only HTTP/1.1",
+            "use HTTP/1.1",
         )
     hosts = sum(name == b"host" for name, _ in headers)
     if hosts > 1 or (hosts == 0 and version == "1.1"):
-        return BadRequest("host", f"the request has {hosts} Host headers", "send one Host header")
+        return BadRequest(
+            "host", f"the request has {hosts} Host headers", "send exactly one Host header"
+        )
     codings = b",".join(value for name, value in headers if name == b"transfer-encoding").lower()
     if codings and codings.strip() != b"chunked":
         return NotSupported(

@@ -54,7 +54,7 @@ class ServerTls:
         try:
             self._current = _context(self._settings)
         except ConfigError as error:
-            _LOG.error("certificates were not reloaded; the old ones remain in use: %s", error)
+            _LOG.error("certificates were not reloaded; the previous ones remain in use: %s", error)
             return False
         _LOG.info("certificates were reloaded")
         return True

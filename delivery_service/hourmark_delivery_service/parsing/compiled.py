@@ -486,16 +486,15 @@ def _check_envelope(version: TypeVersion) -> None:
         begins_as_ours = False
     if not begins_as_ours:
         raise ValueError(
-            f"the schema of its type {version.declaration.name} does not begin with this "
-            "software's envelope; "
-            "upgrade this service, ranges wait until then"
+            f"the schema of its type {version.declaration.name} does not begin with the envelope "
+            "of this version of Hourmark; upgrade this service, its ranges wait until then"
         )
 
 
 def _dead_letters(kind: CompiledType | None) -> CompiledType:
     if kind is None or kind.problem is not None:
         raise ValueError(
-            "it has no usable type "
+            "it contains no usable type "
             f"{dead_letters.TYPE}{'' if kind is None else f': {kind.problem}'}"
         )
     for field in kind.fields:

@@ -66,12 +66,12 @@ def withhold_payload(
     detail = rejection.detail if rejection.reason in _TELLS_NOTHING else ""
     if rejection.field is not None and not detail:
         detail = f"the field {rejection.field} is wrong"
-    told = (
+    detail_text = (
         f"{detail}{'; ' if detail else ''}the line's {len(raw)} bytes are withheld: it may be "
         "of a type that redacts"
     )
     claimed = rejection.claimed_type if rejection.claimed_type in declared_types else None
-    return Rejected(rejection.reason, told, claimed, rejection.field), b""
+    return Rejected(rejection.reason, detail_text, claimed, rejection.field), b""
 
 
 def check_dead_letter_field(name: str, encode: Encoder, default: bytes | None) -> None:
@@ -91,8 +91,8 @@ def check_dead_letter_field(name: str, encode: Encoder, default: bytes | None) -
     if name not in EXTREMES:
         if default is None:
             raise ValueError(
-                f"its dead-letters have a field {name} without a default, which this "
-                "software does not know; upgrade it"
+                f"its dead-letters have a field {name} without a default, which this version of "
+                "Hourmark does not support; upgrade this service"
             )
         return
     for value in EXTREMES[name]:
@@ -100,6 +100,6 @@ def check_dead_letter_field(name: str, encode: Encoder, default: bytes | None) -
             encode_to_bytes(encode, value)
         except Mismatch as error:
             raise ValueError(
-                f"the field {name} of its dead-letters {error}, and this software writes "
-                f"{value!r:.40}; upgrade it"
+                f"the field {name} of its dead-letters {error}, but this version of Hourmark "
+                f"writes {value!r:.40}; upgrade this service"
             ) from None

@@ -163,8 +163,8 @@ class MessageReader(LineReader):
 def _none_fits(refusals: Sequence[Rejected], types: Iterable[str]) -> Rejected:
     if len(refusals) == 1:
         return refusals[0]
-    told = "; ".join(f"{refusal.claimed_type}: {refusal.detail}" for refusal in refusals)
+    reasons = "; ".join(f"{refusal.claimed_type}: {refusal.detail}" for refusal in refusals)
     return Rejected(
         DeadLetterReason.NO_PATTERN,
-        f"no type fits the message; {told or 'none takes its program: ' + ', '.join(types)}",
+        f"no type fits the message; {reasons or 'none takes its program: ' + ', '.join(types)}",
     )

@@ -53,19 +53,18 @@ def check_parser() -> None:
             vectors = ParserVectors.load(number)
         except (OSError, ValueError, KeyError) as error:
             raise Finding(
-                f"{kept}, what the parser {number} gives, cannot be read: {error}; "
-                "install this software anew"
+                f"{kept}, the reference results of parser {number}, cannot be read: {error}; "
+                "reinstall Hourmark"
             ) from error
         if different := vectors.failing_names():
             raise Finding(
-                f"this software is not the parser {number} that rules revisions name: "
-                f"{len(different)} of the {len(vectors.vectors)} "
-                f"results kept in {kept} come out otherwise, {different[0]!r} first. Ranges "
-                "sent again "
-                "would become other records, so the service does not start. Kept with: "
-                f"{vectors.made_with}; here: "
-                f"{dependency_versions()}. Next step: install what requirements.lock names; a change that "
-                "is meant is a new parser, see "
+                f"this installation does not implement parser {number}, which rules revisions "
+                f"refer to: {len(different)} of the {len(vectors.vectors)} reference results in "
+                f"{kept} differ, the first one is {different[0]!r}. Ranges that are sent again "
+                "would produce different records, so the service does not start. The reference "
+                f"results were created with: {vectors.made_with}; installed: "
+                f"{dependency_versions()}. Install the versions listed in requirements.lock; an "
+                "intended change requires a new parser version, see "
                 "docs/decisions/2026-11-22-the-parser-is-versioned.md"
             )
 
@@ -170,7 +169,7 @@ class ParserVectors:
             return self.digest(vector) == str(vector["digest"])
         # any exception of a changed library is a difference, and is reported as one
         except Exception as error:  # noqa: BLE001
-            _LOG.error("the kept vector %s cannot be parsed: %r", vector["name"], error)
+            _LOG.error("the reference case %s cannot be parsed: %r", vector["name"], error)
             return False
 
 
@@ -188,6 +187,6 @@ def _parts(parsed: ParsedRange) -> Iterator[bytes]:
     )  # vectors of 0.3.0 have none, and checksums follow from the values
 
 
-def _body(told: str | list[tuple[str, int]]) -> bytes:
-    text = told if isinstance(told, str) else "".join(piece * times for piece, times in told)
+def _body(stored: str | list[tuple[str, int]]) -> bytes:
+    text = stored if isinstance(stored, str) else "".join(piece * times for piece, times in stored)
     return text.encode("latin-1")

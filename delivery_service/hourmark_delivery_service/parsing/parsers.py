@@ -31,9 +31,9 @@ def check_parser_available(version: ParserVersion) -> None:
     if version.parser not in PARSERS or version.zones not in zones:
         parsers = ", ".join(map(str, PARSERS))
         raise ValueError(
-            f"it names the parser {version.parser!r:.40} with the zone data {version.zones!r:.40}, "
-            "and this software has the parsers "
-            f"{parsers} with the zone data {', '.join(zones)}; upgrade this service, ranges "
-            "wait until then"
+            f"it requires parser {version.parser!r:.40} with time zone data "
+            f"{version.zones!r:.40}, but this version of Hourmark has the parsers {parsers} with "
+            f"the time zone data {', '.join(zones)}; upgrade this service, its ranges wait until "
+            "then"
         )
     load_zone("UTC", version.zones)  # it can be read

@@ -61,5 +61,5 @@ def _files(archive: Path) -> Mapping[str, bytes]:
             return {name: kept.read(name) for name in kept.namelist()}
     except (OSError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(
-            f"the zone data {archive.name} cannot be read: {error}; install this software anew"
+            f"the time zone data {archive.name} cannot be read: {error}; reinstall Hourmark"
         ) from error

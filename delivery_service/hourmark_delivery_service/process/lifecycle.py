@@ -146,9 +146,8 @@ async def _find_framing(service: DeliveryService, registry: SchemaRegistry) -> N
     if not found.has_checksums and (service.framing is None or service.framing.has_checksums):
         _LOG.warning(
             "the schema registry does not have the audit schema of this version: audit records "
-            "carry no checksums of values, so "
-            "hours are proved by event ids only. Run `hourmark types apply`; the service then "
-            "notices within %d s",
+            "carry no checksums of values, so buckets are proved by event ids only. Run "
+            "`hourmark types apply`; the service then notices within %d s",
             _FOLLOW_S,
         )
     service.framing = found

@@ -125,12 +125,12 @@ def check_limits(config: Config) -> None:
     needed = EVENT_BYTES_MAX + _RECORD_OVERHEAD
     if config.kafka.max_message_bytes < needed:
         raise ConfigError(
-            f"kafka.max_message_bytes = {config.kafka.max_message_bytes}: events may be "
-            f"large, set at least {needed}"
+            f"kafka.max_message_bytes = {config.kafka.max_message_bytes}is too small for the "
+            f"largest possible event; set at least {needed}"
         )
     if config.service.line_bytes_max > LINE_BYTES_MAX:
         raise ConfigError(
-            f"service.line_bytes_max = {config.service.line_bytes_max}: allowed are up to "
+            f"service.line_bytes_max = {config.service.line_bytes_max}: the maximum is "
             f"{LINE_BYTES_MAX}"
         )
 
@@ -150,10 +150,10 @@ def raise_open_file_limit(connections_max: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < needed:
         raise ConfigError(
-            f"service.connections_max = {connections_max}: this process may open {hard} files, "
-            f"of which {OTHER_FILES} are "
-            f"for Kafka and its own; set at most {max(0, hard - OTHER_FILES)}, or allow more "
-            "(ulimit -Hn, LimitNOFILE)"
+            f"service.connections_max = {connections_max}: this process can open at most {hard} "
+            f"files, and needs {OTHER_FILES} of them for Kafka and its own files; set at most "
+            f"{max(0, hard - OTHER_FILES)}, or raise the limit of open files (ulimit -Hn, "
+            "LimitNOFILE)"
         )
     if soft != resource.RLIM_INFINITY and soft < needed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
@@ -172,7 +172,7 @@ def check_system_clock(clock: Clock) -> None:
         ConfigError: If the clock is outside of this period.
     """
     if trouble := clock_problem(clock.now_ms()):
-        raise ConfigError(f"{trouble}, then start again")
+        raise ConfigError(f"{trouble}, then start the service again")
 
 
 async def _serve(
@@ -264,7 +264,8 @@ def _listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         raise ConfigError(
-            f"service.port = {port} on {host} cannot be used: {error.strerror}; 0 takes a free one"
+            f"service.port = {port} on {host} cannot be used: {error.strerror}; set another "
+            "port, or 0 to use a free one"
         ) from error
     return listener
 

@@ -112,8 +112,8 @@ class StoreFollower:
         pause_s = POLL_S
         while not self._stopping.is_set():
             try:
-                anew, records = self._follower.poll()
-                self._store.feed(records, from_start=anew)
+                from_start, records = self._follower.poll()
+                self._store.feed(records, from_start=from_start)
                 self._store.read_error, pause_s = "", POLL_S
             # a thread that ended would leave the service with what was yesterday
             except Exception as error:  # noqa: BLE001

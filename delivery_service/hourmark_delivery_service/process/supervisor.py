@@ -335,13 +335,13 @@ async def _reload(
             await supervisor.replace(read_config())
         except HourmarkError as error:
             _LOG.error(
-                "SIGHUP: the configuration cannot be used, and the workers keep the old one: %s",
+                "SIGHUP: the configuration is invalid, and the workers keep the previous one: %s",
                 error,
             )
         except TimeoutError:
             _LOG.error(
-                "SIGHUP: a new worker did not serve within %.0f s; the others stay as "
-                "they are, see its log",
+                "SIGHUP: a new worker was not ready within %.0f s; the other workers keep the "
+                "previous configuration. Check the log of the new worker",
                 SERVES_S,
             )
         else:

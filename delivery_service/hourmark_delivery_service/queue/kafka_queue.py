@@ -115,7 +115,7 @@ class KafkaQueue:
             self._after_failure(producer, set(messages))
             if isinstance(error, TimeoutError):
                 raise NotDelivered(
-                    f"Kafka did not answer within {self._timeout_s + _GRACE_S:g} s"
+                    f"Kafka did not respond within {self._timeout_s + _GRACE_S:g} s"
                 ) from error
             raise
         finally:
@@ -127,9 +127,9 @@ class KafkaQueue:
         found = await self._cluster_problems(topics)
         if (
             self._failing_since is not None
-        ):  # brokers without a controller go on telling of replicas that are gone
+        ):  # brokers without a controller continue to report replicas that no longer exist
             failing_s = self._loop.time() - self._failing_since
-            found.append(f"nothing was delivered since {failing_s:.0f} s")
+            found.append(f"nothing has been delivered for {failing_s:.0f} s")
         return found
 
     async def topic_problems(self, topics: Sequence[str]) -> Mapping[str, str]:
@@ -144,7 +144,8 @@ class KafkaQueue:
         left = await asyncio.to_thread(self._current.close, timeout_s)
         if left:
             _LOG.warning(
-                "%d records were not delivered before the end; they were never acknowledged", left
+                "%d records were not delivered before the shutdown; they were never acknowledged",
+                left,
             )
 
     async def _serve_reports(self) -> None:
@@ -167,7 +168,7 @@ class KafkaQueue:
             found = await self._topics.problems(topics)
         except KafkaException as error:
             return [
-                f"Kafka does not answer at {self._current.bootstrap} (kafka.edge.bootstrap): "
+                f"Kafka does not respond at {self._current.bootstrap} (kafka.edge.bootstrap): "
                 f"{error.args[0]}"
             ]
         return [problem.message for problem in found.values()]
@@ -223,7 +224,7 @@ class KafkaQueue:
     async def _wait_for_room(self, deadline: float) -> None:
         if self._loop.time() > deadline:
             raise QueueUnavailable(
-                "the producer's memory is full: Kafka takes records more slowly than they come"
+                "the producer's buffer is full: Kafka accepts records more slowly than they arrive"
             )
         await asyncio.sleep(_FULL_PAUSE_S)
 
@@ -251,7 +252,7 @@ class KafkaQueue:
 
     def _refused(self, producer: RunningProducer, error: KafkaError) -> QueueUnavailable:
         self._count(producer, error)
-        return QueueUnavailable(f"the producer refuses records: {error}")
+        return QueueUnavailable(f"the producer rejects records: {error}")
 
     def _count(self, producer: RunningProducer, error: KafkaError, records: int = 1) -> None:
         self._metrics.produce_errors.labels(error.name()).inc(records)
@@ -282,7 +283,8 @@ class KafkaQueue:
             elif producer.bootstrap != bootstrap_addresses(self._config.kafka.edge):
                 self._renew(
                     producer,
-                    "it delivers nothing, and was made before the cluster named other brokers",
+                    "it delivers nothing, and the cluster's brokers have changed since it was "
+                    "created",
                 )
         finally:
             self._suspicion = None
@@ -325,9 +327,9 @@ class _Delivery:
         # The callback is not kept here: the garbage collector could not see a cycle through C.
         self.expect()
         return (
-            _report(records, self._tell)
+            _report(records, self._report_delivery)
             if native.MODULE is None
-            else native.MODULE.tally(records, self._tell)
+            else native.MODULE.tally(records, self._report_delivery)
         )
 
     def abandon(self) -> None:
@@ -336,7 +338,7 @@ class _Delivery:
         elif not self.done.cancelled():
             self.done.exception()  # seen
 
-    def _tell(self, error: KafkaError | None) -> None:
+    def _report_delivery(self, error: KafkaError | None) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(
                 self._settle, int(error is not None), error, error is None
@@ -349,19 +351,19 @@ class _Delivery:
         if self.done.done():
             return
         if error is not None:
-            self.done.set_exception(NotDelivered(f"Kafka did not take a record: {error}"))
+            self.done.set_exception(NotDelivered(f"Kafka did not accept a record: {error}"))
         elif self._left == 0:
             self.done.set_result(None)
 
 
-def _report(records: int, tell: Callable[[KafkaError | None], None]) -> Report:
+def _report(records: int, on_result: Callable[[KafkaError | None], None]) -> Report:
     left = records
 
     def report(error: KafkaError | None, _: Any) -> None:
         nonlocal left
         left -= 1
         if error is not None or left == 0:
-            tell(error)
+            on_result(error)
 
     return report
 

@@ -110,12 +110,10 @@ def make_producer(settings: dict[str, Any]) -> Producer:
         why = str(error.args[0].str())
         named = _PROPERTY.search(why) or _FAILED.search(why)
         property_name = f' "{named[1]}"' if named is not None else ""
-        wrong = (
-            "there is no such property" if why.startswith("No such") else "its value cannot be used"
-        )
+        wrong = "unknown property" if why.startswith("No such") else "its value is invalid"
         raise ConfigError(
-            f"kafka.edge.properties{property_name}: {wrong}. Next step: correct it; "
-            "CONFIGURATION.md of librdkafka lists all"
+            f"kafka.edge.properties{property_name}: {wrong}. Correct it; CONFIGURATION.md of "
+            "librdkafka lists all properties"
         ) from None
 
 
@@ -244,7 +242,7 @@ class RunningProducer:
         left: int | None = None
         with self._fatal_seen():
             left = self._producer.flush(timeout_s)
-        self._tell_news()
+        self._run_native_callbacks()
         return len(self._producer) if left is None else left  # it will deliver none of them
 
     def poll(self) -> None:
@@ -259,7 +257,7 @@ class RunningProducer:
         # of a callback; unless others are served, nothing would ever be acknowledged again
         except Exception:  # noqa: BLE001
             _LOG.exception("handling a delivery report failed")
-        self._tell_news()
+        self._run_native_callbacks()
 
     @contextlib.contextmanager
     def _fatal_seen(self) -> Iterator[None]:
@@ -269,12 +267,12 @@ class RunningProducer:
         except KafkaException as error:
             self._on_error(error.args[0])
 
-    def _tell_news(self) -> None:
+    def _run_native_callbacks(self) -> None:
         if native.MODULE is None or self._sender is None:
             return
         while (found := native.MODULE.news(self._sender)) is not None:
-            tell, failed, code, landed = found
-            tell(failed, _error(code) if failed else None, landed)
+            callback, failed, code, landed = found
+            callback(failed, _error(code) if failed else None, landed)
 
     def _on_error(self, error: KafkaError) -> None:
         self.fatal = self.fatal or is_fatal(error)
@@ -296,5 +294,5 @@ def _made(make: MakeProducer, settings: dict[str, Any]) -> tuple[Any, Any]:
         ), native.MODULE.sender()
     except KafkaException as error:
         native.MODULE.sender()  # that of none
-        _LOG.debug("librdkafka does not take the native pass as a plugin: %s", error)
+        _LOG.debug("librdkafka cannot load the native module as a plugin: %s", error)
         return make(settings), None

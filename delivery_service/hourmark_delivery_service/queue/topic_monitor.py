@@ -81,7 +81,7 @@ def find_topic_problem(topic: str, metadata: Any, min_insync: int) -> TopicProbl
         return None
     listed = name_some(found)
     return TopicProblem(
-        topic, False, f"{listed}; start the brokers that hold the partition's replicas"
+        topic, False, f"{listed}; start the brokers that have replicas of the partition"
     )
 
 

@@ -54,7 +54,7 @@ def content_encoding(request: HttpRequest) -> str:
     if encoding not in ENCODINGS:
         raise UnsupportedMediaType(
             "encoding",
-            f"Content-Encoding {encoding[:40]!r} is not understood",
+            f"Content-Encoding {encoding[:40]!r} is not supported",
             f"use {', '.join(ENCODINGS)}",
         )
     return encoding
@@ -161,7 +161,8 @@ class BodyReader:
     def _too_slow(self) -> RequestTimeout:
         return RequestTimeout(
             "slow_body",
-            f"the body did not come within {self._within_s:g} s, or others needed the memory",
+            f"the body was not received within {self._within_s:g} s, or its memory was needed "
+            "for other requests",
             "send the same request again",
         )
 
@@ -187,7 +188,7 @@ def decompress(encoding: str, body: bytes, bytes_max: int) -> bytes:
             plain = _INFLATE[encoding](body, bytes_max + 1)
         except (zstandard.ZstdError, zlib.error, EOFError, gzip.BadGzipFile) as error:
             raise BadRequest(
-                "broken_encoding", f"the body is no valid {encoding}: {error}", "compress it again"
+                "broken_encoding", f"the body is not valid {encoding}: {error}", "compress it again"
             ) from error
     if len(plain) > bytes_max:
         raise _too_large(bytes_max)
@@ -245,9 +246,9 @@ def _undeflate(body: bytes, size_max: int) -> bytes:
     if len(plain) < size_max:
         plain += inflater.flush()
         if not inflater.eof:
-            raise EOFError("it ends before its last block does")
+            raise EOFError("it ends within its last block")
         if inflater.unused_data:
-            raise zlib.error("something follows its end")
+            raise zlib.error("it is followed by extra bytes")
     return plain
 
 
@@ -255,4 +256,6 @@ _INFLATE: Final = {"zstd": _unzstd, "gzip": _gunzip, "x-gzip": _gunzip, "deflate
 
 
 def _too_large(bytes_max: int) -> ContentTooLarge:
-    return ContentTooLarge("too_large", f"the body is over {bytes_max} bytes", "send smaller parts")
+    return ContentTooLarge(
+        "too_large", f"the body exceeds {bytes_max} bytes", "send smaller requests"
+    )

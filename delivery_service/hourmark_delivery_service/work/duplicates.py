@@ -122,7 +122,7 @@ class RequestCoalescer(Generic[T]):
                 task.exception()  # retrieved: no client waits for it any longer
             for one in work.waiters:
                 if not one.done():
-                    _tell(one, task)
+                    _copy_result(one, task)
 
         task.add_done_callback(ended)
         return work
@@ -142,7 +142,7 @@ def _left(one: asyncio.Future[T]) -> None:
         one.set_exception(ClientDisconnect())
 
 
-def _tell(one: asyncio.Future[T], task: asyncio.Task[T]) -> None:
+def _copy_result(one: asyncio.Future[T], task: asyncio.Task[T]) -> None:
     if task.cancelled():
         one.cancel()
     elif (error := task.exception()) is not None:

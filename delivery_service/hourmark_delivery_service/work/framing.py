@@ -113,7 +113,9 @@ async def find_framing(
         try:
             return await asyncio.to_thread(_find, registry, blank_counting, types_by_schema_id())
         except (Unavailable, UsageError) as error:
-            _LOG.warning("the schema ids of audit records and reports are not known yet: %s", error)
+            _LOG.warning(
+                "the schema ids of audit records and reports cannot be determined yet: %s", error
+            )
             on_error(f": {error}")
         await asyncio.sleep(pause_s)
         pause_s = min(pause_s * 2, pause_max_s)
@@ -142,14 +144,13 @@ def _id(registry: SchemaIdLookup, topic: str, schema: Schema, taken: Mapping[int
     schema_id = registry.find(topic, schema)
     if schema_id is None:
         raise UsageError(
-            f"the schema registry has no schema of {topic}: `hourmark types apply`, or "
+            f"the schema registry has no schema of {topic}; run `hourmark types apply` or "
             "`hourmark types repair`"
         )
     if schema_id in taken:
         raise UsageError(
-            f"the schema registry gives id {schema_id} for {topic}, which the rules know as "
-            f"that of {taken[schema_id]}: it was "
-            "recreated. Give registry.url an empty one, or a copy of the lost one, then "
-            "`hourmark types repair`"
+            f"the schema registry returned id {schema_id} for {topic}, but in the rules this id "
+            f"belongs to {taken[schema_id]}: the registry was recreated. Set registry.url to an "
+            "empty registry or to a copy of the lost one, then run `hourmark types repair`"
         )
     return schema_id

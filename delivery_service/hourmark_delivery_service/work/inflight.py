@@ -142,7 +142,7 @@ class InflightRequests:
             if not self._stop_a_stalled_body():
                 raise ServiceUnavailable(
                     "overloaded",
-                    f"requests under way hold {self.bytes} bytes of {self._bytes_max} allowed",
+                    f"requests in progress use {self.bytes} of {self._bytes_max} bytes",
                 )
         self._take(request, size)
 

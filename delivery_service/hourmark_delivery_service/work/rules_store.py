@@ -151,13 +151,13 @@ class RulesStore:
             revision: Id of a revision for which `get` returns None.
         """
         if why := self._unusable.get(revision) or self._book.unusable.get(revision):
-            return f"the rules revision {revision} cannot be used here: {why}"
+            return f"the rules revision {revision} cannot be used by this service: {why}"
         if types := self._book.missing.get(revision):
             return (
-                f"the rules revision {revision} waits for {len(types)} records ({types[0]}, "
-                "…): `hourmark types repair`"
+                f"the rules revision {revision} waits for {len(types)} missing records "
+                f"({types[0]}, …); run `hourmark types repair`"
             )
-        return f"the rules revision {revision!r:.80} is not known here (yet)"
+        return f"the rules revision {revision!r:.80} is unknown to this service, at least so far"
 
     def not_ready_reason(self) -> str:
         """Return a message that explains why `latest` is None.
@@ -167,12 +167,12 @@ class RulesStore:
         """
         newest = self._newest
         if not newest:
-            return "no event types are applied yet: `hourmark types apply`"
+            return "no event types have been applied yet; run `hourmark types apply`"
         if newest not in self._published:
             return (
-                f"hourmark.types no longer holds the newest revision {newest}: `hourmark types "
-                "repair` writes it again. Where "
-                "the topic begins anew by intent, restart this service"
+                f"hourmark.types no longer contains the newest revision {newest}; `hourmark "
+                "types repair` writes it again. If the topic was recreated intentionally, "
+                "restart this service"
             )
         return self.unavailable_reason(newest)
 
@@ -188,7 +188,7 @@ class RulesStore:
                 self._published.add(name.removeprefix("rules/"))
             self._book.add(name, text)
         except ValueError as error:
-            _LOG.error("%s; ranges that name it wait", error)
+            _LOG.error("%s; ranges that refer to it wait", error)
 
     def _compile(self, rules: Rules) -> CompiledRules | None:
         revision = rules.id
@@ -200,10 +200,12 @@ class RulesStore:
             self._book.check_schema_ids(rules, self._published)
             compiled = CompiledRules(rules, self._types)
         except ValueError as error:
-            _LOG.error("rules revision %s: %s; ranges that name it wait", revision, error)
+            _LOG.error("rules revision %s: %s; ranges that refer to it wait", revision, error)
             self._unusable[revision] = str(error)
             return None
         for problem in compiled.problems:
-            _LOG.error("rules %s: %s; its lines become dead letters", revision, problem)
+            _LOG.error(
+                "rules revision %s: %s; lines of this type become dead letters", revision, problem
+            )
         self._compiled[revision] = compiled
         return compiled

@@ -82,7 +82,10 @@ def clock_problem(now_ms: int) -> str:
     try:
         check_observed_at(now_ms)
     except ValueError:
-        return f"this machine's clock says {now_ms} ms, which is not from 2000 to 8999: set it"
+        return (
+            f"this machine's clock shows {now_ms} ms, which is outside the years 2000 to 8999; "
+            "correct the clock"
+        )
     return ""
 
 
@@ -163,14 +166,17 @@ class DeliveryService:
                 (bool(clock), clock),
                 (
                     not self.rules.caught_up,
-                    f"the rules topic was not read to its end yet{self.rules.read_error}",
+                    f"the rules topic has not been read to its end yet{self.rules.read_error}",
                 ),
                 (self.rules.caught_up and self.rules.latest is None, self.rules.not_ready_reason()),
                 (
                     lacks_framing,
-                    f"the schema ids of audit records are not known yet{self.framing_error}",
+                    f"the schema ids of audit records are unknown so far{self.framing_error}",
                 ),
-                (not self.first_report_sent, "the service's first host report is not in Kafka yet"),
+                (
+                    not self.first_report_sent,
+                    "the service's first host report has not been stored in Kafka yet",
+                ),
             )
             if missing
         ] + self.access.not_ready_reasons()
@@ -211,9 +217,9 @@ class DeliveryService:
         ahead_s = (observed_at_ms - self.clock.now_ms()) / 1000
         if ahead_s > self.settings.range_ahead_seconds:
             message = (
-                f"the range was stamped by a clock that is {ahead_s:.0f} s ahead of this service's; "
-                "if this service's clock is right, set service.range_ahead_seconds above that for "
-                "as long as such ranges are delivered"
+                f"the range was stamped by a clock that is {ahead_s:.0f} s ahead of this "
+                "service's; if this service's clock is right, raise service.range_ahead_seconds "
+                "above this value until these ranges are delivered"
             )
             raise ServiceUnavailable("clock_behind", message, retry_after_s=10)
 
@@ -230,8 +236,7 @@ class DeliveryService:
         behind_ms = observed_at_ms - self.clock.now_ms()
         if behind_ms > AHEAD_MS_MAX:
             message = (
-                f"this service's clock is {behind_ms} ms behind the time that the request or "
-                "its key names"
+                f"this service's clock is {behind_ms} ms behind the time in the request or its key"
             )
             raise ServiceUnavailable("clock_behind", message, retry_after_s=10)
 
@@ -253,7 +258,7 @@ class DeliveryService:
         if self.framing is None or rules.parser.counts_blanks not in self.framing.audit:
             raise ServiceUnavailable(
                 "not_ready",
-                f"the schema ids of audit records are not known yet{self.framing_error}",
+                f"the schema ids of audit records are unknown so far{self.framing_error}",
             )
         return rules
 
@@ -360,7 +365,7 @@ class DeliveryService:
         if self.framing is None:
             raise ServiceUnavailable(
                 "not_ready",
-                f"the schema ids of audit records are not known yet{self.framing_error}",
+                f"the schema ids of audit records are unknown so far{self.framing_error}",
             )
         value = self.framing.hosts + report.encode(
             with_unknown_losses=self.framing.with_unknown_losses

@@ -71,7 +71,7 @@ class FairExecutor:
         if waiting >= _LARGE_WAITING_MAX or CLIENT.get() in self._waiting_large:
             raise ServiceUnavailable(
                 "overloaded",
-                f"{waiting} requests of over {LARGE_RECORDS} lines wait",
+                f"{waiting} requests of more than {LARGE_RECORDS} lines are waiting",
                 retry_after_s=10,
             )
         return self._in_large_lane(CLIENT.get())

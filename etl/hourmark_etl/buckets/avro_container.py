@@ -135,7 +135,7 @@ class ContainerWriter:
     def _write(self, data: bytes) -> None:
         self._digest.update(data)
         written = self._file.write(data)
-        assert written == len(data), "an unbuffered file takes parts only: open it buffered"
+        assert written == len(data), "an unbuffered file accepts only parts; open it with a buffer"
         self._bytes += len(data)
 
 
@@ -171,7 +171,7 @@ class ContainerReader:
         self._file = file
         self._taken = bytearray()
         if self._read(len(MAGIC)) != MAGIC:
-            raise ValueError("the file does not begin as an Avro container")
+            raise ValueError("the file does not begin with the header of an Avro container")
         self.metadata: dict[str, bytes] = {}
         while count := self._long():
             if count < 0:
@@ -207,9 +207,7 @@ class ContainerReader:
         if codec == b"null":
             return block.data
         if codec != b"zstandard":
-            raise ValueError(
-                f"codec {codec.decode(errors='replace')} is not one that buckets are written with"
-            )
+            raise ValueError(f"codec {codec.decode(errors='replace')} is not used in buckets")
         try:
             return zstandard.ZstdDecompressor().decompressobj().decompress(block.data)
         except zstandard.ZstdError as error:
@@ -267,12 +265,12 @@ class ContainerReader:
                 return (value >> 1) ^ -(value & 1)
             shift += 7
             if shift > 63:
-                raise ValueError("a number is longer than 64 bits")
+                raise ValueError("an integer is longer than 64 bits")
 
     def _read(self, size: int) -> bytes:
         found = self._file.read(size) if size >= 0 else b""
         if size < 0 or len(found) != size:
-            raise EOFError("the container is cut off")
+            raise EOFError("the container is truncated")
         self._taken += found
         return found
 

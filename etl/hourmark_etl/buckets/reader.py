@@ -150,8 +150,8 @@ def read_marker(storage: Storage, event_type: str, hour: Hour) -> bytes:
         return storage.read(f"{folder}/{MARKER}")
     except NotFound as error:
         raise NotClosed(
-            f"{event_type} {hour} is not closed: there is no {storage.url(folder)}/{MARKER}; "
-            f"`hourmark bucket ls {event_type}` lists what is closed"
+            f"{event_type} {hour} is not closed: {storage.url(folder)}/{MARKER} does not exist; "
+            f"`hourmark bucket ls {event_type}` lists the closed buckets"
         ) from error
 
 
@@ -266,7 +266,7 @@ def read_events(
                 raise
             what = f"{storage.url(path)} is damaged ({type(error).__name__}: {error})"
             raise DamagedBucketFile(
-                f"{what}; `hourmark bucket verify {event_type} {hour}` names all that is wrong"
+                f"{what}; `hourmark bucket verify {event_type} {hour}` lists all problems"
             ) from error
 
 

@@ -160,7 +160,7 @@ def find_gaps(
     for before, after in itertools.pairwise(hours):
         if before.next() != after and named.get(after) != str(before):
             count = (after.start_s - before.end_s) // before.length_s
-            detail = f"{count} missing between {before} and {after}, though hours close in turn"
+            detail = f"{count} missing between {before} and {after}, although hours close in order"
             findings.append(
                 BucketFinding(
                     type=event_type,
@@ -236,7 +236,7 @@ def find_late_clashes(
                 _clash(
                     event_type,
                     verdict.hour,
-                    f"{_format_ids(both)} late here and in {late[both[0]]}",
+                    f"{_format_ids(both)} as late events here and in {late[both[0]]}",
                 )
             )
     for origin in sorted(
@@ -261,7 +261,8 @@ def find_late_clashes(
                 _clash(
                     event_type,
                     late[both[0]],
-                    f"{_format_ids(both)} late here and in {origin}, their own hour",
+                    f"{_format_ids(both)} as late events here, and also in their own hour, "
+                    f"{origin}",
                 )
             )
     return findings
@@ -347,7 +348,8 @@ class _Check:
         if recorded != actual:
             self.add(
                 BucketFault.CHAIN,
-                f"the marker before it is {_format_marker(actual)}, the manifest says {_format_marker(recorded)}",
+                f"the previous marker is {_format_marker(actual)}, but the manifest states "
+                f"{_format_marker(recorded)}",
                 MARKER,
             )
 
@@ -366,19 +368,19 @@ class _Check:
         if content.bytes != file.bytes:
             self.add(
                 BucketFault.SIZE,
-                f"{content.bytes} bytes, the manifest says {file.bytes}",
+                f"{content.bytes} bytes, but the manifest states {file.bytes}",
                 file.name,
             )
         if content.digest != file.blake2b:
             self.add(
                 BucketFault.DIGEST,
-                f"blake2b {content.digest}, the manifest says {file.blake2b}",
+                f"blake2b {content.digest}, but the manifest states {file.blake2b}",
                 file.name,
             )
         if content.whole and content.records != file.records:
             self.add(
                 BucketFault.COUNT,
-                f"{content.records} events, the manifest says {file.records}",
+                f"{content.records} events, but the manifest states {file.records}",
                 file.name,
             )
         self._check_hours(file, content)
@@ -412,7 +414,7 @@ class _Check:
         if found != file.schema_fingerprint:
             self.add(
                 BucketFault.SCHEMA,
-                f"fingerprint {found}, the manifest says {file.schema_fingerprint}",
+                f"fingerprint {found}, but the manifest states {file.schema_fingerprint}",
                 file.name,
             )
 
@@ -421,17 +423,17 @@ class _Check:
         if file.name.startswith(ON_TIME_PREFIX):
             wrong, rule = (
                 starts != self._hour.start_s,
-                "is not of this hour, though the file is of on-time events",
+                "is not in this hour, although the file contains on-time events",
             )
         elif file.name.startswith(LATE_PREFIX):
             wrong, rule = (
                 starts >= self._hour.start_s,
-                "is not of an earlier hour, though the file is of late events",
+                "is not in an earlier hour, although the file contains late events",
             )
         else:
             self.add(
                 BucketFault.BAD_MARKER,
-                f"a file's name begins with {ON_TIME_PREFIX} or {LATE_PREFIX}",
+                f"names of bucket files must begin with {ON_TIME_PREFIX} or {LATE_PREFIX}",
                 file.name,
             )
             return
@@ -447,7 +449,7 @@ class _Check:
         ):
             self.add(
                 BucketFault.HOUR,
-                f"holds events of other hours than its origin hour {file.origin_hour}",
+                f"contains events of hours other than its origin hour {file.origin_hour}",
                 file.name,
             )
 
@@ -456,7 +458,8 @@ class _Check:
         if manifest.events != listed:
             self.add(
                 BucketFault.COUNT,
-                f"the manifest says {manifest.events} events, its files add up to {listed}",
+                f"the manifest states {manifest.events} events, but its files have {listed} in "
+                "total",
             )
         ids = b"".join(content.ids for content in self._contents.values())
         self._check_distinct(ids)
@@ -468,13 +471,13 @@ class _Check:
         if total != _parse_hex(manifest.id_sum):
             self.add(
                 BucketFault.ID_SUM,
-                f"the ids add up to {total:016x}, the manifest says {manifest.id_sum}",
+                f"the ids add up to {total:016x}, but the manifest states {manifest.id_sum}",
             )
         late = self._by_hour(hour_starts_s(_split_words(self._late_ids())[0], self._hour.length_s))
         if late != manifest.late:
             self.add(
                 BucketFault.LATE,
-                f"late events by origin hour are {late}, the manifest says {manifest.late}",
+                f"late events by origin hour are {late}, but the manifest states {manifest.late}",
             )
 
     def _check_distinct(self, ids: bytes) -> None:

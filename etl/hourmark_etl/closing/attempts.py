@@ -69,8 +69,8 @@ def prepare_bucket(
         raise Finding(written_hour.publish_error)
     if written_hour.unwritable:
         raise Unwritable(
-            f"{written_hour.unwritable}. `hourmark bucket force` closes the hour all the same, "
-            "and its marker says so"
+            f"{written_hour.unwritable}. To close the hour without these rows, use `hourmark "
+            "bucket force`; the marker then records the omission"
         )
     folder, marker = attempt_folder(frontier, manifest.attempt), manifest.encode()
     storage.write_new(f"{folder}/{MARKER}", marker, unpublished=True)  # this creates the folder
@@ -80,13 +80,13 @@ def prepare_bucket(
     wanted = {f.name: f.bytes for f in manifest.files} | {MARKER: len(marker)}
     if found != wanted:
         raise Finding(
-            f"{storage.url(folder)} holds {found}, the manifest says {wanted}; the "
+            f"{storage.url(folder)} contains {found}, but the manifest lists {wanted}; the "
             "attempt is not published"
         )
     if storage.read(f"{folder}/{MARKER}", size=len(marker)) != marker:
         raise Finding(
-            f"{storage.url(folder)}/{MARKER} does not read back as written; the attempt "
-            "is not published"
+            f"{storage.url(folder)}/{MARKER} differs from the marker that was written; the "
+            "attempt is not published"
         )
 
 
@@ -115,8 +115,8 @@ def publish_prepared(storage: Storage, frontier: Frontier, manifest: Manifest) -
         existing = find_manifest(storage, frontier.event_type, frontier.hour)
         if existing is None:
             raise Finding(
-                f"{storage.url(target)} stands, but without a {MARKER}: not made by "
-                "Hourmark. Move it away, and closing goes on"
+                f"{storage.url(target)} exists but has no {MARKER}, so it was not created by "
+                "Hourmark. Move the folder elsewhere; closing then continues automatically"
             ) from None
         return existing
     return manifest

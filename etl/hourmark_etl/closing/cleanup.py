@@ -118,7 +118,7 @@ class Cleaner:
             if apart := describe_clock_difference(
                 LatestReports(reporters(self._database)), self._clock.now_ms()
             ):
-                _LOG.warning("nothing is deleted by a clock that may be wrong: %s", apart)
+                _LOG.warning("nothing is deleted, because the clock may be wrong: %s", apart)
                 return
             if any(
                 f.state is HourState.DAMAGED
@@ -132,7 +132,7 @@ class Cleaner:
             cleaned = self.clean(lease, self._clock.now_ms())
         except (Unavailable, Finding) as error:
             _LOG.warning(
-                "cleanup was interrupted and continues in %.0f s: %s", EVERY_SECONDS, error
+                "cleanup was interrupted and will continue in %.0f s: %s", EVERY_SECONDS, error
             )
             return
         if any(dataclasses.astuple(cleaned)):

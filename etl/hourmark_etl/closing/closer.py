@@ -284,8 +284,8 @@ class Closer:
             if compared.differences:
                 _LOG.error(
                     "%d ranges have audit records that differ, and %d buckets wait for an "
-                    "override (`hourmark bucket why`): do "
-                    "delivery services run different versions?\n  %s",
+                    "override (`hourmark bucket why`); check whether delivery services run "
+                    "different versions:\n  %s",
                     len(compared.differences),
                     len({(c.event_type, c.hour_s) for c in found}),
                     "\n  ".join(limit_lines([d.text(length_s) for d in compared.differences])),
@@ -294,7 +294,7 @@ class Closer:
     def _stage_again(self, unreadable: Unreadable) -> None:
         _LOG.error("%s", unreadable)
         reason = (
-            "its records were staged again, and cannot be read again"
+            "its records were staged again, but still cannot be read"
             if self._holds.is_restaged(unreadable.path)
             else ""
         )
@@ -317,7 +317,7 @@ class Closer:
             self._holds.add_unrestorable_file(unreadable.path)
             if types:
                 _LOG.error(
-                    "%s; until that file can be read, these types cannot close: %s",
+                    "%s; these event types cannot close until the file can be read: %s",
                     reason,
                     ", ".join(sorted(types)),
                 )
@@ -358,7 +358,7 @@ class Closer:
                 lost_end=False,
             )
             remove_lost_file(self._database, self.lease, known, f, gap, override.manifest_text)
-            _LOG.error("%s %s: %s; given up by an override", f.event_type, f.hour, what)
+            _LOG.error("%s %s: %s; an override accepted this loss", f.event_type, f.hour, what)
         return {f.event_type for f in chosen}
 
     def _check_if_due(self, types: Collection[str]) -> None:
@@ -403,7 +403,7 @@ class Closer:
     def _close_forced(self, forced: Sequence[Frontier], given: Mapping[str, Override]) -> int:
         for f in forced:
             _LOG.warning(
-                "%s %s is forced by an override: %s",
+                "closing %s %s by force because of an override: %s",
                 f.event_type,
                 f.hour,
                 given[f.event_type].reason,
@@ -483,7 +483,7 @@ class Closer:
         for f, phase, why in verdict.unwritable:
             self._hold(f, phase, why)
             _LOG.error(
-                "%s %s stays open, as some of its rows can be in no bucket: %s",
+                "%s %s stays open, because some of its rows cannot be written to a bucket: %s",
                 f.event_type,
                 f.hour,
                 "; ".join(why),
@@ -502,7 +502,7 @@ class Closer:
             if f.event_type not in conflicting:
                 self._hold(f, ClosingPhase.PROOF, findings)
                 _LOG.error(
-                    "%s %s is not proved and stays open; trying again in %.0f s. Missing:\n  %s",
+                    "%s %s is not proved and stays open; retrying in %.0f s. Missing:\n  %s",
                     f.event_type,
                     f.hour,
                     RETRY_SECONDS,
@@ -518,7 +518,8 @@ class Closer:
         if frozen := [f for f in frontiers if f.state is HourState.FROZEN]:
             names = ", ".join(f"{f.event_type} {f.hour}" for f in frozen[:20])
             _LOG.info(
-                "unfroze %d hours that an interrupted closer had frozen; they are proved again (%s)",
+                "unfroze %d hours that an interrupted closer had frozen; their proofs are "
+                "repeated (%s)",
                 len(frozen),
                 names,
             )
@@ -549,7 +550,7 @@ class Closer:
             _LOG.info("%s", line)
         for f, error in published.failures:
             self._hold(f, _phase_of_failure(error), (str(error),))
-            _LOG.error("%s %s is sealed and cannot be published: %s", f.event_type, f.hour, error)
+            _LOG.error("%s %s is sealed, but cannot be published: %s", f.event_type, f.hour, error)
         return len(published.closings)
 
     def _hold(self, f: Frontier, phase: ClosingPhase, what: tuple[str, ...]) -> None:

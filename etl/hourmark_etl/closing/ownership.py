@@ -18,9 +18,8 @@ from hourmark_etl.model import AuditOffsets, Frontier, Seal
 from hourmark_etl.storage import AccessDenied, Storage
 
 _HELP: Final = (
-    "Restore the newest copy of the ledger, or recreate it by `hourmark ledger rebuild`; or, "
-    "where this is a new installation, "
-    "give it a root of its own (storage.root). Nothing was changed"
+    "Restore the newest copy of the ledger, or recreate it with `hourmark ledger rebuild`. If "
+    "this is a new installation, use a separate storage.root. Nothing was changed"
 )
 
 
@@ -51,10 +50,10 @@ def check_foreign_root(
         if f.event_type in closed_types or f.seal is not None:
             continue
         try:
-            if standing := find_marker(storage, f.event_type):
+            if marker := find_marker(storage, f.event_type):
                 raise ForeignLedger(
-                    f"{storage.url(standing)} stands, but this ledger has closed nothing "
-                    f"of {f.event_type}. {_HELP}"
+                    f"{storage.url(marker)} exists, but this ledger has not closed any bucket of "
+                    f"{f.event_type}. {_HELP}"
                 )
         except AccessDenied as error:
             failures.append(PublishFailure(f, error))
@@ -84,8 +83,8 @@ def check_not_published(
         try:
             if storage.exists(path):
                 raise ForeignLedger(
-                    f"{storage.url(path)} stands, but the ledger has not closed "
-                    f"{f.event_type} {f.hour}. {_HELP}"
+                    f"{storage.url(path)} exists, but this ledger has not closed {f.event_type} "
+                    f"{f.hour}. {_HELP}"
                 )
         except AccessDenied as error:
             failures.append(PublishFailure(f, error))
@@ -115,6 +114,6 @@ def check_seal_matches(manifest: Manifest, seal: Seal, ledger_id: str) -> None:
     ):
         raise ForeignLedger(
             f"{manifest.type} {manifest.hour} was published by ledger {manifest.ledger} (commit "
-            f"{manifest.ledger_commit}) with "
-            f"other contents than this ledger {ledger_id} sealed. {_HELP}"
+            f"{manifest.ledger_commit}), and its content differs from what this ledger "
+            f"{ledger_id} sealed. {_HELP}"
         )

@@ -90,8 +90,8 @@ def read_previous_marker(storage: Storage, frontier: Frontier) -> PreviousMarker
         return PreviousMarker.from_marker(str(before), marker)
     except NotClosed as error:
         raise Finding(
-            f"{frontier.event_type} {frontier.hour} follows a bucket that is gone: "
-            f"{error}; bring it back"
+            f"{frontier.event_type} {frontier.hour} follows a bucket that no longer exists: "
+            f"{error}; restore that bucket"
         ) from error
 
 
@@ -275,14 +275,14 @@ class Publisher:
             return read_previous_marker(self.storage, f), ()
         except Finding as error:
             before = f.previous_hour
-            assert before is not None, "the first bucket follows none"
+            assert before is not None, "the first bucket has no predecessor"
             known = read_closed_marker(self.database, f.event_type, before)
             if known is None:
                 raise
             if not _waivers(f.seal).gives_up:
                 raise Unwritable(
-                    f"{error}, or `hourmark bucket force` goes on with the ledger's copy "
-                    "of its marker"
+                    f"{error}; alternatively, `hourmark bucket force` continues with the "
+                    "ledger's copy of its marker"
                 ) from error
             decode_manifest(self.storage, f.event_type, before, known)
             return PreviousMarker.from_marker(str(before), known), (
@@ -424,11 +424,10 @@ def _publish_obstacle(
         listed, sealed = (dataclasses.replace(of, values=0, unchecked=0) for of in (listed, sealed))
     if listed != sealed:
         return LedgerChanged(
-            f"the ledger lists {listed.events} rows for {f.event_type} {f.hour}, which was "
-            f"sealed with {sealed.events}, or with "
-            "others: rows of the table staged_groups were changed or are gone; restore the "
-            "newest copy of the ledger, or "
-            "recreate it by `hourmark ledger rebuild`"
+            f"the ledger lists {listed.events} rows for {f.event_type} {f.hour}, but "
+            f"{sealed.events} or different rows were sealed: rows of the table staged_groups "
+            "were changed or deleted. Restore the newest copy of the ledger, or recreate it "
+            "with `hourmark ledger rebuild`"
         )
     for schema_id in sorted(_schema_ids(hour)):
         known = schemas.get(schema_id)
@@ -437,6 +436,7 @@ def _publish_obstacle(
                 return LedgerChanged(str(why))
             if not hour.leaves_out:
                 return Unwritable(
-                    f"{why}, or `hourmark bucket force` closes the hour without its events"
+                    f"{why}; alternatively, `hourmark bucket force` closes the hour without the "
+                    "events of this schema"
                 )
     return None

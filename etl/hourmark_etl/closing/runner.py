@@ -161,7 +161,7 @@ class SparkRunner(Runner):
             outcomes = job(self.spark.sparkContext.parallelize(items, len(items))).collect()
         except (PySparkException, Py4JError) as error:
             raise Unavailable(
-                f"a Spark job of closing failed, and is tried again: {str(error)[-_CAUSE_MAX:]}"
+                f"a Spark job of closing failed and will be retried: {str(error)[-_CAUSE_MAX:]}"
             ) from error
         if failed := next((found for found in outcomes if isinstance(found, TaskFailure)), None):
             raise failed.error

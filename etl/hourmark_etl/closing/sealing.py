@@ -342,8 +342,8 @@ class Sealer:
         if stale := sorted(topics - {h.topic for h in found}):
             _LOG.error(
                 "the gaps of %s are not accepted: the topic does not exist, or the mirror's "
-                "position belongs to a deleted topic of this name, or the topic is shorter on the "
-                "central cluster than what was staged of it. Reset the mirror's position "
+                "position belongs to a deleted topic of this name, or on the central cluster "
+                "the topic ends before the staged offsets. Reset the mirror's position "
                 "(`hourmark mirror reset-offsets`), then repeat the override",
                 stale,
             )

@@ -224,16 +224,15 @@ def verify_read_rows(
             raise Unreadable(
                 g.path,
                 f"the values of {g.rows} rows of {g.event_type} in the hour from Unix second "
-                f"{g.hour_s} have the checksum "
-                f"{found.values:016x}, {g.value_sum:016x} is listed: they are not those that "
-                "were staged",
+                f"{g.hour_s} have the checksum {found.values:016x} instead of "
+                f"{g.value_sum:016x}, so they differ from those that were staged",
             )
         if (found.events, found.digest) != (g.rows, g.low64_sum):
             raise Unreadable(
                 g.path,
                 f"{found.events} rows of {g.event_type} in the hour from Unix second {g.hour_s} "
-                "were read, with digest "
-                f"{found.digest:016x}; {g.rows} with {g.low64_sum:016x} are listed",
+                f"were read, with digest {found.digest:016x}; expected {g.rows} rows with digest "
+                f"{g.low64_sum:016x}",
             )
 
 
@@ -331,8 +330,8 @@ def _check_schemas(
         if not set(ids) <= set(g.schema_ids):
             raise Unreadable(
                 g.path,
-                f"rows of {g.event_type} with schema ids {ids} were read, {g.schema_ids} "
-                "are listed",
+                f"rows of {g.event_type} with schema ids {ids} were read, but only "
+                f"{g.schema_ids} are listed",
             )
 
 

@@ -104,7 +104,8 @@ def read_bucket_runs(
         runs = read_index_runs(storage, path)
     except (ContentLost, AccessDenied, OSError, EOFError, ValueError) as error:
         _LOG.warning(
-            "the index of ids %s is not to be read (%s), late events will read the buckets instead",
+            "the event id index %s cannot be used (%s); lookups for late events will read the "
+            "buckets instead",
             path,
             error,
         )

@@ -310,7 +310,7 @@ def _discard_index(lookups: Sequence[_BucketSearch], error: Exception) -> None:
     named = f"{lookups[0].bucket.event_type}, from Unix second {lookups[0].bucket.hour_s}"
     more = f", and {len(lookups) - 1} more" if len(lookups) > 1 else ""
     _LOG.warning(
-        "an index of ids cannot be used (%s: %s); the bucket itself is read (%s%s)",
+        "an event id index cannot be used (%s: %s); reading the bucket instead (%s%s)",
         type(error).__name__,
         error,
         named,
@@ -352,7 +352,7 @@ class _Index:
             or (own["bucket"] != bucket_key(bucket.event_type, bucket.hour_s)).any()
         ):
             raise ValueError(
-                f"rows [{run.first_row}, {run.first_row + run.rows}) are not those of the bucket"
+                f"rows [{run.first_row}, {run.first_row + run.rows}) do not belong to the bucket"
             )
         for start, block in zip(starts.tolist(), own, strict=True):
             candidates = _between(ordered, block["first"], block["last"])
@@ -361,7 +361,9 @@ class _Index:
                 if (
                     compute_digest(content) != block["digest"].tobytes()
                 ):  # numpy would strip trailing zero bytes of a string
-                    raise ValueError(f"the ids from row {start} on are not those that were written")
+                    raise ValueError(
+                        f"the ids from row {start} differ from those that were written"
+                    )
                 ids = np.frombuffer(content, f"S{SIZE}")
                 at = np.searchsorted(ids, candidates)  # far cheaper than sorting them again
                 yield candidates[ids[np.minimum(at, len(ids) - 1)] == candidates]
@@ -377,7 +379,7 @@ def _blocks(file: BinaryIO, path: str) -> npt.NDArray[np.void]:
         end = _read_at(file, size - length, length) if length <= size else b""
     table = end[-length:]
     if not path.endswith(f"-{compute_digest(table).hex()}.ids"):
-        raise ValueError("its end is not the one of its name")
+        raise ValueError("its end does not match the digest in its name")
     return np.frombuffer(table[:-_NUMBER_BYTES], _BLOCK)
 
 
@@ -397,20 +399,20 @@ def _find_ids_in_container(storage: Storage, path: str, digest: str, ordered: Id
             # only its `read` method is needed
             found = list(_in_blocks(ContainerReader(seen), ordered))  # type: ignore[arg-type]
         if seen.digest.hexdigest() != digest:
-            raise ValueError("it is not as its manifest says")
+            raise ValueError("its content does not match the digest in its manifest")
     except ContentLost as error:
         raise Finding(
-            f"{storage.url(path)}: {error.what}; it is listed by a closed bucket, and late "
-            "events cannot be told from its own. "
-            "Restore it, and closing goes on"
+            f"{storage.url(path)}: {error.what}; a closed bucket lists the file, so it is "
+            "unknown which late events the bucket already contains. Restore the file; closing "
+            "then continues automatically"
         ) from error
     except (MemoryError, StorageError):
         raise
     except Exception as error:  # damaged bytes make a decoder raise anything
         raise Finding(
-            f"{storage.url(path)} of a closed bucket is damaged ({error}), and late events "
-            "cannot be told from its own; "
-            "`hourmark bucket verify` names all that is wrong. Restore it, and closing goes on"
+            f"{storage.url(path)} of a closed bucket is damaged ({error}), so it is unknown "
+            "which late events the bucket already contains. `hourmark bucket verify` lists all "
+            "problems. Restore the file; closing then continues automatically"
         ) from error
     return found
 

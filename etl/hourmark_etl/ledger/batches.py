@@ -149,9 +149,9 @@ def insert_new_positions(
         )
         if other := clusters - {p.cluster_id for p in wanted}:
             raise TopicReplaced(
-                f"the ledger's positions are of the cluster {', '.join(sorted(other))}, and "
-                "kafka.central is another cluster; set it "
-                "back, or begin a new ledger and root"
+                f"the positions in the ledger belong to cluster {', '.join(sorted(other))}, but "
+                "kafka.central is a different cluster; restore the previous setting, or use a "
+                "new ledger and a new storage root"
             )
         for p in wanted:
             of_topic = (
@@ -164,10 +164,10 @@ def insert_new_positions(
             ]
             if any(k.topic_id != p.topic_id for k in known):
                 raise TopicReplaced(
-                    f"topic {p.topic} has id {p.topic_id}, the ledger remembers "
-                    f"{known[0].topic_id}: it was deleted and "
-                    "recreated, and what it held may be missing. Restore the old topic, or "
-                    "have an operator decide"
+                    f"topic {p.topic} has id {p.topic_id}, but in the ledger it has id "
+                    f"{known[0].topic_id}: it was deleted and recreated, and records of the old "
+                    "topic may be missing. Restore the old topic; no bucket closes until this "
+                    "is resolved"
                 )
             if not any(k.partition == p.partition for k in known):
                 insert_positions(connection, [p])
@@ -252,10 +252,10 @@ def restart_truncated_logs(
         return
     for p, start in again.items():
         _LOG.error(
-            "topic %s partition %d was staged to offset %d, and its log ends before: it lost "
-            "records. It is staged again from "
-            "offset %d; `hourmark mirror verify` names what is missing, "
-            "docs/runbooks/mirror-target-truncated.md brings it back",
+            "topic %s partition %d was staged up to offset %d, but its log ends before this "
+            "offset: it lost records. It is staged again from offset %d. `hourmark mirror "
+            "verify` lists the missing records; docs/runbooks/mirror-target-truncated.md "
+            "describes how to recover them",
             p.topic,
             p.partition,
             p.next_offset,
@@ -361,9 +361,9 @@ def check_topic_ids(database: Database, infos: Iterable[TopicInfo]) -> None:
     for info in infos:
         if known.get(info.name, info.topic_id) != info.topic_id:
             raise TopicReplaced(
-                f"topic {info.name} has id {info.topic_id} now, the ledger stages "
-                f"{known[info.name]}: it was deleted and "
-                "recreated on the central cluster. Nothing closes until an operator has decided"
+                f"topic {info.name} has id {info.topic_id}, but staging uses id "
+                f"{known[info.name]}: the topic was deleted and recreated on the central "
+                "cluster. No bucket closes until this is resolved"
             )
 
 
@@ -460,8 +460,8 @@ def skip_unreadable(
             != 1
         ):
             raise UsageError(
-                f"topic {error.topic} partition {error.partition} is not at offset "
-                f"{error.offset}; ask again"
+                f"topic {error.topic} partition {error.partition} is no longer at offset "
+                f"{error.offset}; run the command again"
             )
         put_gaps(connection, [gap])
     return gap
@@ -567,10 +567,9 @@ def _compare_and_set(
         row = known.get(key)
         if row is None or row["next_offset"] != start.next_offset:
             raise StaleDriver(
-                f"topic {start.topic} partition {start.partition}: the ledger is not at offset "
-                f"{start.next_offset}, where this "
-                "batch began; the batch is discarded. Start the driver again: it continues from "
-                "the ledger"
+                f"topic {start.topic} partition {start.partition}: this batch began at offset "
+                f"{start.next_offset}, which is no longer the position in the ledger; the batch "
+                "is discarded. Start the driver again; it continues from the ledger"
             )
         check_digest(tables.positions, row)
         at: dict[str, int | None] = {"next_offset": end.next_offset}

@@ -178,10 +178,9 @@ class Database:
                 ).scalar()
                 if epoch != lease.epoch:
                     raise StaleDriver(
-                        f"the lease {lease.name} was taken over (epoch {epoch}, this driver has "
-                        f"{lease.epoch}): another driver "
-                        "runs; this one stops. If it should not run, stop it and start this "
-                        "one again"
+                        f"another driver has taken over the lease {lease.name} (epoch {epoch}, "
+                        f"this driver has {lease.epoch}), so this driver stops. If the other "
+                        "driver should not be running, stop it and start this one again"
                     )
             yield connection
 
@@ -254,11 +253,10 @@ class Database:
                 return
             if (revision := migrations.read_revision(connection)) is not None and not may_migrate:
                 raise OlderLedger(
-                    f"the ledger has schema version {revision}, this software works with "
-                    f"{migrations.newest()}: `hourmark etl "
-                    "run` migrates it at its start, or `hourmark ledger upgrade`, after a copy "
-                    "of it was made. A question does "
-                    "not: the version that wrote it would be refused from then on"
+                    f"the ledger has schema version {revision}, but this version of Hourmark "
+                    f"requires {migrations.newest()}. `hourmark etl run` and `hourmark ledger "
+                    "upgrade` copy and migrate the ledger. Other commands do not, because the "
+                    "version that wrote the ledger could no longer open it"
                 )
         with self._changing.begin() as connection:
             lock_for_migration(connection)
@@ -304,8 +302,8 @@ def translate_database_errors(url: str) -> Iterator[None]:
         if type(error) in (DatabaseError, UnicodeDecodeError):
             raise EtlStop(
                 f"the ledger (etl.ledger = {redact_setting(url)}) cannot be read: "
-                f"{getattr(error, 'orig', error)}; restore the newest "
-                "copy, or recreate it by `hourmark ledger rebuild`"
+                f"{getattr(error, 'orig', error)}; restore the newest copy, or recreate it with "
+                "`hourmark ledger rebuild`"
             ) from error
         assert isinstance(error, DBAPIError)
         if not (
@@ -313,10 +311,9 @@ def translate_database_errors(url: str) -> Iterator[None]:
         ):
             raise
         raise Unavailable(
-            f"the ledger (etl.ledger = {redact_setting(url)}) does not answer: "
-            f"{' '.join(str(error.orig).split())}; check that its "
-            "server runs and that this user may connect, or, for a file, path, rights and free "
-            "space"
+            f"the ledger (etl.ledger = {redact_setting(url)}) does not respond: "
+            f"{' '.join(str(error.orig).split())}; check that its server is running and accepts "
+            "this user or, for a file, check its path, permissions and free disk space"
         ) from error
 
 

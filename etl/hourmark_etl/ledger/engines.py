@@ -23,7 +23,7 @@ _PAUSED_MS: Final = (
 )
 _CONNECT_S: Final = 10
 _READING: Final = "hourmark_reading"  # a read needs no write lock
-_ALLOWED: Final = "write sqlite:////absolute/path or postgresql://user:password@host/database"
+_ALLOWED: Final = "allowed: sqlite:////absolute/path or postgresql://user:password@host/database"
 _MIGRATION_LOCK: Final = 0x484F5552  # any number, the same in every version
 # File systems shared between machines: SQLite's write-ahead log needs the shared memory of one.
 _NETWORK: Final = frozenset(
@@ -124,10 +124,9 @@ def check_driver_placement(url: str, spark_conf: Mapping[str, str]) -> None:
     )
     if moves and sqlite_file(url):
         raise ConfigError(
-            f"etl.ledger = {redact_setting(url)} is a file of one machine, but spark.submit.deployMode "
-            "is cluster: the driver may start "
-            "on another next time, without its ledger. Use PostgreSQL "
-            "(postgresql://user@host/database), or deploy mode client"
+            f"etl.ledger = {redact_setting(url)} is a local file, but spark.submit.deployMode is "
+            "cluster: the next driver may start on another machine, without its ledger. Use "
+            "PostgreSQL (postgresql://user@host/database), or deploy mode client"
         )
 
 
@@ -151,9 +150,8 @@ def check_network_disk(file: Path, mounts: str) -> None:
     )
     if kind.removeprefix("fuse.") in _NETWORK or kind == "fuse.sshfs":
         raise ConfigError(
-            f"etl.ledger: {file} lies on {point}, a file system of kind {kind}, where SQLite's "
-            "write-ahead log is not safe; "
-            "put it on a disk of this machine, or use PostgreSQL "
+            f"etl.ledger: {file} is on {point}, a file system of type {kind}, on which SQLite's "
+            "write-ahead log is not safe; move it to a local disk, or use PostgreSQL "
             "(postgresql://user@host/database)"
         )
 
@@ -163,7 +161,7 @@ def _parsed(url: str) -> URL:
         parsed = make_url(url)
     except (ArgumentError, ValueError):  # of a port that is no number
         raise ConfigError(
-            f"etl.ledger is no database URL; {_ALLOWED}"
+            f"etl.ledger is not a database URL; {_ALLOWED}"
         ) from None  # the cause would show it, password and all
     if parsed.get_backend_name() == "postgresql" and parsed.drivername in (
         "postgresql",

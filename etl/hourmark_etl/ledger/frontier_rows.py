@@ -231,7 +231,8 @@ def _has_bucket_length(connection: Connection, bucket_seconds: int) -> bool:
     if known_s not in (None, str(bucket_seconds)):
         raise UsageError(
             f"parsing.bucket_seconds is {bucket_seconds}, but the ledger's buckets have "
-            f"{known_s} s: set it to that, or use the configuration of this ledger's site"
+            f"{known_s} s: set it to this value, or use the configuration of the site that this "
+            "ledger belongs to"
         )
     return known_s is not None
 

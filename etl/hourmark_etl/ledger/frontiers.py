@@ -189,7 +189,7 @@ def move_open_frontiers(
             hour is being closed. No frontier was changed.
     """
     for f, hour in moved:
-        assert hour <= f.first_hour, "hours from the first one on close in turn"
+        assert hour <= f.first_hour, "hours from the first one close in order"
         assert hour >= f.hour or f.previous_hour is None, "a closed hour is not reopened"
     with database.transaction(lease) as connection:
         rows = [(f, HourState.OPEN, {"hour": hour.start_s}) for f, hour in moved]
@@ -519,7 +519,7 @@ def record_closed_hours(
         assert f.seal is not None
         assert (c.manifest.type, c.manifest.hour) == (f.event_type, str(f.hour))
         assert f.event_type not in last or (f.hour == last[f.event_type].frontier.after.hour), (
-            "hours close in turn"
+            "hours close in order"
         )
         first.setdefault(f.event_type, f)
         last[f.event_type] = c
@@ -606,9 +606,9 @@ def _move_all(
         row = found.get(f.event_type)
         if row is None or (row["hour"], row["state"]) != (f.hour.start_s, before.value):
             raise StaleDriver(
-                f"type {f.event_type}, hour {f.hour}: the ledger is not {before.value} there, "
-                "so another closer has "
-                "moved it; this one stops and changes nothing"
+                f"type {f.event_type}, hour {f.hour}: the state in the ledger is no longer "
+                f"{before.value}, so another closer has changed it; this closer stops and "
+                "changes nothing"
             )
         check_digest(_ROWS, row, event_type=f.event_type)
         rows.append(

@@ -86,14 +86,14 @@ class DriverSigns:
         """Return the operator's next step if the driver does not run."""
         if self.goodbye_ms is not None:
             return (
-                "start it: `hourmark etl run`; the next `hourmark run --once` closes what has ended, "
-                "too"
+                "start it: `hourmark etl run`; alternatively, the next `hourmark run --once` "
+                "closes all hours that have ended"
             )
         hangs = ""
         if self.pid is not None:
             hangs = (
-                f"on {self.host}: if process {self.pid} exists, it hangs: continue it if it was "
-                "suspended (SIGCONT), else end it (SIGKILL loses nothing); then "
+                f"on {self.host}: if process {self.pid} exists, it hangs; if it was suspended, "
+                "continue it (SIGCONT), otherwise end it (SIGKILL loses no data); then "
             )
         return f"{hangs}start it: `hourmark etl run`"
 
@@ -111,14 +111,17 @@ class DriverSigns:
         """
         if self.heartbeat_ms is None:
             return (
-                "the ledger has no sign of a driver yet; one that was just started gives it once "
-                "Spark is up, in a minute"
+                "the ledger has no heartbeat of a driver yet; a driver that was just started "
+                "writes one when Spark is running, within about a minute"
             )
         if self.goodbye_ms is not None:
-            return f"no driver runs: the last one was stopped at {format_iso(self.goodbye_ms)}"
+            return (
+                f"no driver is running: the last one was stopped at {format_iso(self.goodbye_ms)}"
+            )
         age_s = (now_ms - self.heartbeat_ms) / 1000
         return (
-            f"no driver runs: its last sign in the ledger is {format_duration(age_s)} old"
+            f"no driver is running: the last heartbeat in the ledger is {format_duration(age_s)} "
+            "old"
             if age_s > SILENT_SECONDS
             else None
         )

@@ -102,22 +102,23 @@ def put_override(
     """
     _check_reason(reason)
     if hour.end_ms > now_ms:
-        raise UsageError(f"{event_type} {hour} has not ended; an hour can be forced once it has")
+        raise UsageError(
+            f"{event_type} {hour} has not ended; an hour can be forced only after its end"
+        )
     with database.transaction() as connection:
         frontier = connection.execute(
             select(tables.frontiers.c.hour).where(tables.frontiers.c.type == event_type)
         ).scalar()
         if frontier is None:
             raise UsageError(
-                f"the ledger knows no event type {event_type}; `hourmark types list` "
-                "names those declared"
+                f"the ledger has no event type {event_type}; `hourmark types list` shows the "
+                "declared types"
             )
         if frontier != hour.start_s:
-            which = "closed already" if hour.start_s < frontier else "not next to close"
+            which = "already closed" if hour.start_s < frontier else "not the next hour to close"
             raise UsageError(
-                f"{event_type} {hour} is {which}: hours close in turn, and the frontier of "
-                f"{event_type} is "
-                f"{Hour(frontier, hour.length_s)}; force that hour instead"
+                f"{event_type} {hour} is {which}. Hours close in order, and the next hour of "
+                f"{event_type} is {Hour(frontier, hour.length_s)}; force that hour instead"
             )
         _put(connection, {event_type: hour}, reason, operator, now_ms)
 
@@ -152,7 +153,8 @@ def put_overrides(
         ordered = {row.type: Hour(row.hour, bucket_seconds) for row in rows}
         if early := sorted(f"{t} {hour}" for t, hour in ordered.items() if hour.end_ms > now_ms):
             raise UsageError(
-                f"not every type's hour has ended ({', '.join(early[:5])}); order again once it has"
+                f"the hours of some types have not ended ({', '.join(early[:5])}); repeat the "
+                "command after their end"
             )
         held = _WAITS.c.phase.in_(_HOLD_SEALED)
         stuck = {
@@ -164,8 +166,8 @@ def put_overrides(
         ]:
             named = ", ".join(sorted(f"{r.type} {ordered[r.type]}" for r in soon)[:5])
             raise UsageError(
-                f"sealed, and about to be published by the driver: {named}; order again "
-                "once that is closed"
+                f"sealed, and about to be published by the driver: {named}; repeat the command "
+                "when these hours are closed"
             )
         _put(connection, ordered, reason, operator, now_ms)
     return ordered
@@ -185,7 +187,9 @@ def _put(
 
 def _check_reason(reason: str) -> None:
     if not reason.strip():
-        raise UsageError("an override needs a reason: the bucket's manifest keeps it permanently")
+        raise UsageError(
+            "an override requires a reason, which is stored permanently in the bucket's manifest"
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,10 +294,9 @@ def check_override_effective(frontier: Frontier, blocker: Blocker | None) -> Non
     if blocker is not None and blocker.applies_to(frontier):
         waits_for = f"it waits for: ({blocker.phase}) {'; '.join(blocker.what)}"
     raise UsageError(
-        f"{frontier.event_type} {frontier.hour} is sealed already, as {grade}: what it holds is fixed, an "
-        "override would change nothing, and "
-        f"no override was stored; {waits_for}. `hourmark bucket why {frontier.event_type} {frontier.hour}` "
-        "says what to do"
+        f"{frontier.event_type} {frontier.hour} is already sealed as {grade}. Its content is "
+        f"fixed, so an override would have no effect, and none was stored; {waits_for}. "
+        f"`hourmark bucket why {frontier.event_type} {frontier.hour}` shows the next step"
     )
 
 

@@ -123,17 +123,16 @@ class LedgerRules:
         """
         with self._database.transaction() as connection:
             book = _book(connection)
-            standing = book.latest
+            active = book.latest
             if (
-                standing is not None
-                and standing.id != (expected.id if expected else None)
-                and standing.id != rules.id
+                active is not None
+                and active.id != (expected.id if expected else None)
+                and active.id != rules.id
             ):
                 raise UsageError(
-                    f"another `types apply` came first: revision {standing.id} is in force now "
-                    f"({describe_changes(expected, standing)}). "
-                    "Nothing of this one was put in force; bring the declarations together, "
-                    "and run it again"
+                    f"another `types apply` was faster: revision {active.id} is active now "
+                    f"({describe_changes(expected, active)}). These declarations were not "
+                    "applied; merge them with the active ones, and run the command again"
                 )
             _add(connection, book, rules.records(), control_schemas)
             types = [t.declaration for t in rules.types.values()]
@@ -164,8 +163,8 @@ def _book(connection: Connection) -> RulesBook:
         except ValueError as error:
             if key_matches_content(key, value):
                 raise Finding(
-                    f"the ledger's rules were written by a later software: {error}; "
-                    "upgrade this one"
+                    "the rules in the ledger were written by a later version of Hourmark: "
+                    f"{error}; upgrade this installation"
                 ) from error
             raise DamagedRow(tables.rules.name, key) from error
     return book

@@ -103,15 +103,14 @@ def find_schema_error(
         return Finding(str(known))
     if known is None or not known.text:
         return Finding(
-            f"the ledger knows no schema with the id {schema_id}, under which events of "
-            f"{event_type} were written: it may be an "
-            "older copy; `hourmark types repair` takes from hourmark.types what it lacks"
+            f"the ledger has no schema with id {schema_id}, with which events of {event_type} "
+            "were written: the ledger may be an older copy; `hourmark types repair` copies "
+            "missing schemas from hourmark.types"
         )
     if known.event_type != event_type:
         return Finding(
-            f"schema id {schema_id}, under which events of {event_type} were written, stands "
-            f"for {known.meaning}; nothing is "
-            "written under a schema that is not theirs"
+            f"schema id {schema_id}, with which events of {event_type} were written, belongs to "
+            f"{known.meaning}; events are not written with a schema of another type"
         )
     return None
 

@@ -133,10 +133,10 @@ class ReconciliationSummary:
         are = "is" if self.closed_count == 1 else "are"
         if self.closed_count:
             return (
-                f"the books add up: of {format_count(self.hour_count, 'hour')}{span}, {self.closed_count:,} "
-                f"{are} closed"
+                f"all counts agree: of {format_count(self.hour_count, 'hour')}{span}, "
+                f"{self.closed_count:,} {are} closed"
             )
-        known = f"of hours{span}, no event, promise or bucket is known"
+        known = f"there are no events, promises or buckets of hours{span}"
         if self.hour_count:
             known = (
                 f"{format_count(self.hour_count, 'hour')}{span} {'is' if self.hour_count == 1 else 'are'} "
@@ -216,8 +216,8 @@ def audit(
     )
     if count:
         raise Finding(
-            f"{count} differences in the books; docs/operations.md says what each stage "
-            "means. Nothing was changed"
+            f"{count} differences between the counts; docs/operations.md explains the stages. "
+            "Nothing was changed"
         )
 
 
@@ -233,7 +233,7 @@ def _window(
     )
     last_s = parse_hour(to_hour, config).start_s if to_hour else _NO_END
     if last_s < first.start_s:
-        raise UsageError(f"--to {to_hour} lies before --from {first}")
+        raise UsageError(f"--to {to_hour} is before --from {first}")
     return ReconciliationWindow(event_type, first.start_s, last_s)
 
 
@@ -267,8 +267,8 @@ def _books(
         found[facts.event_type] = _with_ranges(database, config, facts, books, deep=ranges)
     if window.event_type is not None and not found:
         raise UsageError(
-            f"the ledger knows no event type {window.event_type}; `hourmark types list` "
-            "names those declared"
+            f"the ledger has no event type {window.event_type}; `hourmark types list` shows the "
+            "declared types"
         )
     return found, files
 
@@ -297,7 +297,7 @@ def _with_ranges(
                 facts,
                 hour_s,
                 ReconciliationStage.PROOF,
-                "promises of a proved bucket are not kept by what is staged",
+                "the staged rows do not fulfill the promises of a proved bucket",
             )
             differences.append(dataclasses.replace(found, ranges=named))
     return TypeReconciliation(books.hours, tuple(differences))
@@ -357,8 +357,8 @@ def _printed(
     yield from map(str, differences)
     for f in files:
         yield (
-            f"{f.path} [staging] the file holds {f.rows} rows of {f.kind}, the ledger's "
-            f"groups of it {f.in_groups}"
+            f"{f.path} [staging] the file contains {f.rows} rows of {f.kind}, but its groups in "
+            f"the ledger have {f.in_groups}"
         )
     if not seen.difference_count:
         yield str(seen)

@@ -95,9 +95,9 @@ class CanaryMonitor:
         )
         if frontier is None:
             raise UsageError(
-                f"there is no event type {CANARY}, so no canary: `hourmark canary declaration > "
-                f"types/{CANARY}.toml`, and "
-                "`hourmark types apply --dir types`"
+                f"the event type {CANARY} does not exist, so there is no canary. To add it: "
+                f"`hourmark canary declaration > types/{CANARY}.toml`, then `hourmark types "
+                "apply --dir types`"
             )
         self.first_bucket_ms = frontier.first_hour.start_s * 1000
         copy = central_topic(_TOPIC, site if self._is_mirrored else None)
@@ -252,8 +252,8 @@ def _watch(
     stopping, log, registry = threading.Event(), AlarmLog(), CollectorRegistry()
     passed_at = Gauge(
         "hourmark_canary_passed_timestamp_seconds",
-        "When the last canary was written that has passed the step; of `closed` the end "
-        "of its bucket; 0: none yet.",
+        "Unix time at which the last canary that has passed the step was written; for `closed`, "
+        "the end of its bucket; 0 if there is none yet.",
         ["site", "step"],
         registry=registry,
     )
@@ -271,7 +271,7 @@ def _watch(
                 try:
                     passed[site] = canaries.last_passed_ms(site)
                 except Unavailable as error:  # the last known times are kept and become older
-                    _LOG.warning("the canary of site %s cannot be checked for now: %s", site, error)
+                    _LOG.warning("the canary of site %s cannot be checked now: %s", site, error)
             alarms = _alarms(config, passed, clock, max(canaries.first_bucket_ms, began_ms))
             for site, of in passed.items():
                 for step, at_ms in of.items():

@@ -53,7 +53,9 @@ def read_dead_letters_from_topic(
     cluster = Cluster(edge, "edge")
     info = cluster.topics([topic]).get(topic)
     if info is None:
-        raise Unavailable(f"the edge cluster has no topic {topic}: `hourmark types apply` makes it")
+        raise Unavailable(
+            f"the edge cluster has no topic {topic}; `hourmark types apply` creates it"
+        )
     partitions = [Partition(topic, number) for number in info.partitions]
     starts, ends = cluster.starts(partitions), cluster.ends(partitions)
     share = -(-records_max // len(partitions))
@@ -151,6 +153,6 @@ def _decoded(value: bytes, schemas: dict[int, Datum], place: str) -> Event:
         return schemas[schema_id].decode(datum)
     except (ValueError, KeyError) as error:
         raise Unavailable(
-            f"{place} holds no dead letter that this software can read ({error!r:.200}): "
-            "is kafka.edge another site's?"
+            f"{place} is not a dead letter that this version of Hourmark can read "
+            f"({error!r:.200}); check that kafka.edge is the correct site"
         ) from error

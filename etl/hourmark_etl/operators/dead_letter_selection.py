@@ -218,7 +218,7 @@ def format_dead_letter(dead_letter: Event) -> Iterator[str]:
     if path == dead_letter["source"]:
         yield (
             f"  there   tail -c +{dead_letter['position'] + 1} {shlex.quote(path)} | head -c "
-            f"{size}    (while it has that name)"
+            f"{size}    (unless the file was renamed)"
         )
 
 
@@ -241,8 +241,8 @@ def format_next_steps(dead_letters: Iterable[Event]) -> Iterator[str]:
         yield f"next: {more} more sources and reasons: `hourmark dead-letters ls` counts them"
     if groups:
         yield (
-            "these lines are kept, and are not parsed again: docs/runbooks/dead-letters-rising.md "
-            "states how to send them once more"
+            "these lines are kept, and are not parsed again: "
+            "docs/runbooks/dead-letters-rising.md describes how to send them again"
         )
 
 
@@ -253,17 +253,17 @@ def _next_step(letter: Event) -> str:
     match letter["reason"]:
         case "future" | "too_late":
             return (
-                f"compare the clock of {host} (`hourmark doctor --only clocks`); lines that are "
-                "meant to be so old or early need another `lateness_seconds` or "
-                "`future_seconds` in types/sources.toml, then `hourmark types apply`"
+                f"compare the clock of {host} (`hourmark doctor --only clocks`); if lines may "
+                "have such timestamps, raise `lateness_seconds` or `future_seconds` in "
+                "types/sources.toml, then run `hourmark types apply`"
             )
         case "unknown_source":
             return (
-                f"correct the name in tailer.sources on {host}, or declare the source and "
+                f"correct the name in tailer.sources on {host}, or declare the source and run "
                 "`hourmark types apply`"
             )
         case "line_too_long" | "event_too_large" | "empty_line":
-            return f"correct the program on {host} that writes them: no declaration accepts them"
+            return f"correct the program on {host} that writes them; no declaration can accept them"
     if letter["file"] is None:
         return (
             f"correct the program that posts, or {declaration}; `POST /v1/events/TYPE:validate` "
@@ -271,7 +271,7 @@ def _next_step(letter: Event) -> str:
         )
     return (
         f"correct {declaration}, try it (`hourmark types try --lines FILE --source "
-        f"{shlex.quote(source)}`), then `hourmark types apply`"
+        f"{shlex.quote(source)}`), then run `hourmark types apply`"
     )
 
 
@@ -296,7 +296,8 @@ def parse_time_ms(text: str, now_ms: int) -> int:
         return unix_ms(time if time.tzinfo is not None else time.replace(tzinfo=dt.UTC))
     except (ValueError, OverflowError):
         raise ValueError(
-            f"{text!r:.80} is no time: write 2026-11-21T05, 2026-11-21T05:30, or 2h, 30m, 3d ago"
+            f"{text!r:.80} is not a valid time; write 2026-11-21T05, 2026-11-21T05:30, or 2h, "
+            "30m, 3d ago"
         ) from None
 
 

@@ -67,27 +67,32 @@ def _options(command: _Command) -> _Command:
                 help="Default: topic.",
             ),
             click.option(
-                "--reason", multiple=True, help="Only these (repeatable), such as bad_json."
+                "--reason",
+                multiple=True,
+                help="Only dead letters with this reason, such as bad_json (repeatable).",
             ),
             click.option(
                 "--type",
                 "types",
                 multiple=True,
-                help="Only those that claimed this type (repeatable).",
+                help="Only dead letters of this claimed event type (repeatable).",
             ),
             click.option(
                 "--source",
                 multiple=True,
-                help="Only those of this declared source, or client (repeatable).",
+                help="Only dead letters of this declared source or client (repeatable).",
             ),
             click.option(
-                "--host", multiple=True, help="Only those of this host, by name (repeatable)."
+                "--host",
+                multiple=True,
+                help="Only dead letters of the host with this name (repeatable).",
             ),
             click.option(
                 "--since",
-                help="Only from then on: 2026-11-21T05, 2026-11-21T05:30, or 2h, 30m, 3d ago.",
+                help="Start of the period: 2026-11-21T05, 2026-11-21T05:30, or 2h, 30m or 3d "
+                "before now.",
             ),
-            click.option("--until", help="Only before then; as --since."),
+            click.option("--until", help="End of the period, in the format of --since."),
             click.option(
                 "--records-max",
                 type=click.IntRange(1, 100_000_000),
@@ -152,7 +157,7 @@ def ls(config: Config, by: tuple[str, ...], as_json: bool, **options: Any) -> No
     type=click.IntRange(1, 10_000),
     default=10,
     show_default=True,
-    help="The newest so many.",
+    help="Number of dead letters to show, the newest ones.",
 )
 @json_option
 @config_option

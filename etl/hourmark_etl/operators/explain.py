@@ -31,67 +31,64 @@ STALE_SECONDS: Final = 30.0
 REASONS_SHOWN: Final = 20
 
 _DO_MIRROR: Final = (
-    "see how far the mirror is: `hourmark mirror lag`; if it makes no progress, see the log of "
-    "`hourmark mirror run`"
+    "check the lag of the mirror: `hourmark mirror lag`; if it makes no progress, check the log "
+    "of `hourmark mirror run`"
 )
 _DO_STAGING: Final = (
-    "see in the log of `hourmark etl run` that batches are staged; a backlog is worked off "
+    "check in the log of `hourmark etl run` that batches are staged; a backlog is processed "
     "automatically"
 )
 _DO_BY_PHASE: Final[Mapping[ClosingPhase, str]] = {
     ClosingPhase.REPORTS: (
-        "a source: see that it runs and reports; a clock: set it right; records that may be "
-        "missing: `hourmark mirror verify` "
-        "names them, and if they are lost permanently, `hourmark bucket force` closes without them"
+        "for a source, check that it runs and reports; for a clock, correct it; for records "
+        "that may be missing, `hourmark mirror verify` lists them, and if they are permanently "
+        "lost, `hourmark bucket force` closes the bucket without them"
     ),
     ClosingPhase.CONTROL: _DO_MIRROR,
     ClosingPhase.PROMISES: _DO_STAGING,
     ClosingPhase.EVENTS: _DO_MIRROR,
     ClosingPhase.ARRIVAL: _DO_STAGING,
     ClosingPhase.UNREADABLE: (
-        "see whether the partition has another replica to lead it, or its disk can be "
-        "repaired: it is tried again and again; "
-        "`hourmark etl skip-unreadable TOPIC PARTITION` gives up the offsets that cannot be "
-        "read, and `hourmark bucket force "
-        "{type} {hour}` then closes without them"
+        "check whether another replica can lead the partition, or its disk can be repaired; "
+        "reading is retried automatically. Otherwise, `hourmark etl skip-unreadable TOPIC "
+        "PARTITION` skips the unreadable offsets, and `hourmark bucket force {type} {hour}` "
+        "then closes the bucket without them"
     ),
     ClosingPhase.UNWRITABLE: (
-        "an unknown schema id: `hourmark types repair` takes from hourmark.types what the "
-        "ledger lacks; files of a closed "
-        "bucket: bring them back from a copy; or `hourmark bucket force {type} {hour}` closes "
-        "without the rows that cannot be "
-        "written, or without what only the lost bucket contains, and the marker states it"
+        "for an unknown schema id, `hourmark types repair` copies missing schemas from "
+        "hourmark.types to the ledger; for files of a closed bucket, restore them from a copy. "
+        "Otherwise, `hourmark bucket force {type} {hour}` closes the bucket without the rows "
+        "that cannot be written, or without the content of the lost bucket, and the marker "
+        "states this"
     ),
     ClosingPhase.STAGED: (
-        "bring the file back from a copy of the storage root: Kafka no longer holds its "
+        "restore the file from a copy of the storage root, because Kafka no longer has its "
         "records; it is then read automatically"
     ),
     ClosingPhase.PROOF: (
-        "events that are on their way arrive automatically, and the proof is repeated; `hourmark audit "
-        "{type} --from {hour} --to {hour}` "
-        "shows at which stage events are missing"
+        "events in transit arrive automatically, and the proof is repeated; `hourmark audit "
+        "{type} --from {hour} --to {hour}` shows at which stage events are missing"
     ),
     ClosingPhase.CONFLICT: (
-        "let all delivery services run one version; nothing is missing, and waiting does not "
-        "help: `hourmark bucket force {type} "
-        "{hour}` closes with the events of both, and names the range"
+        "run the same version of all delivery services. No event is missing, but waiting does "
+        "not resolve this: `hourmark bucket force {type} {hour}` closes the bucket with the "
+        "events of both readings, and its marker states the range"
     ),
     ClosingPhase.PUBLISHING: (
-        "move files that are not Hourmark's away from the bucket's path; publishing is "
+        "move files that Hourmark did not create away from the bucket's path; publishing is "
         "retried automatically"
     ),
     ClosingPhase.LEDGER: (
-        "name all such rows by `hourmark ledger check`; restore the newest copy of the ledger, "
-        "or recreate it by "
-        "`hourmark ledger rebuild`"
+        "list all damaged rows with `hourmark ledger check`; restore the newest copy of the "
+        "ledger, or recreate it with `hourmark ledger rebuild`"
     ),
     ClosingPhase.SERVERS: (
-        "see that the server named is up and can be reached from the driver; closing continues "
-        "automatically"
+        "check that the named server is running and can be reached from the driver; closing "
+        "then continues automatically"
     ),
     ClosingPhase.STORAGE: (
-        "see that the file system is up, has space, lets this user (storage.user) write, and is not "
-        "in safe mode; closing continues automatically"
+        "check that the file system is available, has free space, is not in safe mode, and "
+        "allows storage.user to write; closing then continues automatically"
     ),
 }
 # In any other phase an hour also waits after its deadline (`etl.deadline_seconds`).
@@ -225,7 +222,7 @@ def explain_hour(facts: HourFacts) -> Explanation:
         return explain_closed_hour(facts.event_type, facts.hour, facts.manifest)
     reasons = [*_reasons(facts, f)]
     if more := len(reasons[REASONS_SHOWN:]):
-        reasons[REASONS_SHOWN:] = [Reason(f"and {more} more", "begin with those above")]
+        reasons[REASONS_SHOWN:] = [Reason(f"and {more} more", "resolve the ones above first")]
     found = _said(
         facts, f.state.value if facts.hour == f.hour else "later", _summary(facts, f), reasons, f
     )
@@ -265,11 +262,11 @@ def _unknown(facts: HourFacts) -> Explanation:
     meant = f"; did you mean {' or '.join(near)}?" if near else ""
     reason = Reason(
         "only declared types have buckets",
-        "`hourmark types list` names those declared; `hourmark types apply --dir types` "
+        "`hourmark types list` shows the declared types; `hourmark types apply --dir types` "
         "declares new ones",
     )
     return _said(
-        facts, "unknown-type", f"the ledger knows no event type {facts.event_type}{meant}", [reason]
+        facts, "unknown-type", f"the ledger has no event type {facts.event_type}{meant}", [reason]
     )
 
 
@@ -283,25 +280,25 @@ def _without_bucket(facts: HourFacts, f: Frontier) -> Explanation:
         reason = Reason(
             f"events of the hour that arrive before the next hour, {f.hour}, is closed are "
             "back-filled; later ones are late events",
-            "nothing: deliver the events, if there are any",
+            "none, unless there are events to deliver",
         )
         return _said(facts, "later", summary, [reason], f)
     if facts.following is None:
         summary = (
-            "it held nothing and was skipped; the marker of the next bucket, "
-            f"{f.hour}, will state it"
+            f"it had no events and was skipped; the marker of the next bucket, {f.hour}, will "
+            "state it"
         )
         return _said(facts, "later", summary, [*_reasons(facts, f)], f)
     if facts.following.previous is None:
         return _before_first(facts, f)
     after = facts.following
     summary = (
-        f"closed without a bucket: it held nothing. The marker of {after.hour}, closed as "
-        f"{after.grade.value} at {format_iso(after.closed_at_ms)}, follows that of "
+        f"closed without a bucket, because it had no events. The marker of {after.hour}, closed "
+        f"as {after.grade.value} at {format_iso(after.closed_at_ms)}, follows that of "
         f"{facts.following.previous.hour}"
     )
     reason = Reason(
-        "a back-fill skips hours that hold nothing; events that arrived later are late events of "
+        "a back-fill skips hours without events; events that arrived later are late events of "
         "later buckets",
         f"`hourmark bucket show {f.event_type} {after.hour}` shows that marker",
     )
@@ -314,10 +311,13 @@ def _before_first(facts: HourFacts, f: Frontier) -> Explanation:
     reason = Reason(
         "events of this hour that arrive are carried as late events, by the bucket that "
         f"is open then (now {f.hour})",
-        f"look for them in later buckets: `hourmark bucket ls {facts.event_type}` shows "
-        "which hold late events",
+        f"search for them in later buckets; `hourmark bucket ls {facts.event_type}` shows which "
+        "buckets contain late events",
     )
-    summary = f"it has no bucket and will have none: buckets of {facts.event_type} begin at {first}"
+    summary = (
+        f"it has no bucket and will never have one, because buckets of {facts.event_type} begin "
+        f"at {first}"
+    )
     return _said(facts, "before-first", summary, [reason], f)
 
 
@@ -340,8 +340,8 @@ def explain_closed_hour(event_type: str, hour: Hour, manifest: Manifest | None) 
         summary = "closed by its frontier, but not found"
         reasons = [
             Reason(
-                "the ledger has gone past the hour without a bucket",
-                "`hourmark ledger check` reports what is wrong with it",
+                "according to the ledger, later hours are closed, but this hour has no bucket",
+                "`hourmark ledger check` reports the inconsistency",
             )
         ]
     else:
@@ -364,7 +364,7 @@ def explain_closed_hour(event_type: str, hour: Hour, manifest: Manifest | None) 
         reasons += [
             Reason(
                 f"closed without: {waived}",
-                "nothing: if it arrives, a later bucket carries it as late",
+                "none: if it arrives, a later bucket contains it as a late event",
             )
             for waived in manifest.evidence.waived
         ]
@@ -387,9 +387,9 @@ def _summary(facts: HourFacts, f: Frontier) -> str:
     )
     state = {
         HourState.OPEN: "open",
-        HourState.FROZEN: "frozen: its rows are listed and being proved",
+        HourState.FROZEN: "frozen: its rows are fixed and are being proved",
         HourState.SEALED: (
-            f"sealed as {f.seal.grade if f.seal else '?'}: what it holds is fixed, and being "
+            f"sealed as {f.seal.grade if f.seal else '?'}: its content is fixed and is being "
             "written and published"
         ),
     }[f.state]
@@ -417,7 +417,7 @@ def format_hours_before(f: Frontier, hour: Hour, noun: str) -> str:
         that hold nothing are skipped.
     """
     if f.hour < f.first_hour:
-        return f"{noun}s that hold something"
+        return f"non-empty {noun}s"
     return format_count((hour.start_s - f.hour.start_s) // f.hour.length_s, noun)
 
 
@@ -430,10 +430,10 @@ def _reasons(facts: HourFacts, f: Frontier) -> Iterator[Reason]:
     if facts.now_ms < f.hour.end_ms:
         yield Reason(
             f"the hour ends in {format_duration((f.hour.end_ms - facts.now_ms) / 1000)}",
-            "nothing: wait for its end"
+            "none: wait for its end"
             if is_begun
-            else "nothing: the next `hourmark run --once` after its end closes it, or a driver that "
-            f"runs by then (`hourmark etl run`); the last one was stopped at "
+            else "none: it is closed by the next `hourmark run --once` after its end, or by a "
+            "driver that is running then (`hourmark etl run`); the last one was stopped at "
             f"{format_iso(facts.driver.goodbye_ms or 0)}",
         )
         return
@@ -452,26 +452,27 @@ def _reasons(facts: HourFacts, f: Frontier) -> Iterator[Reason]:
         yield from _waiting(wait, behind)
     if f.alarm and not (wait is not None and wait.phase is ClosingPhase.PROOF):
         do = _DO_BY_PHASE[ClosingPhase.PROOF].format(type=f.event_type, hour=f.hour)
-        yield from (Reason(f"promise not kept: {what}", do) for what in f.alarm)
+        yield from (Reason(f"unmet promise: {what}", do) for what in f.alarm)
     if not (silent or stale or behind or wait or f.alarm or facts.override):
         yield _nothing_known(f)
     if facts.set_aside:
         yield Reason(
-            f"{format_count(facts.set_aside, 'record')} on the type's topic cannot be in a bucket "
-            "and were set aside. Where "
-            "one was an acknowledged event, the promise of it is not kept",
-            f"`hourmark etl set-aside ls {f.event_type}` names each with its reason",
+            f"{format_count(facts.set_aside, 'record')} on the type's topic cannot be in a "
+            "bucket and were set aside. If one of them was an acknowledged event, its promise "
+            "is unmet",
+            f"`hourmark etl set-aside ls {f.event_type}` lists them with their reasons",
         )
 
 
 def _stale_reports(facts: HourFacts, heard_ms: int) -> Reason:
     what = (
-        "the newest report in the ledger is "
-        f"{format_duration((facts.now_ms - heard_ms) / 1000)} old: what follows may be, too"
+        f"the newest report in the ledger is {format_duration((facts.now_ms - heard_ms) / 1000)} "
+        "old, so the following reasons may be outdated"
     )
     do = (
-        "see in `hourmark status` that services, storage and Kafka work, that the mirror copies "
-        "(`hourmark mirror lag`), and in the log of `hourmark etl run` that batches are staged"
+        "check in `hourmark status` that services, storage and Kafka work, with `hourmark "
+        "mirror lag` that the mirror copies, and in the log of `hourmark etl run` that batches "
+        "are staged"
     )
     read_ms = max(r.heard_at_ms for r in facts.reporters)
     if facts.now_ms - read_ms <= STALE_SECONDS * 1000:
@@ -483,19 +484,20 @@ def _stale_reports(facts: HourFacts, heard_ms: int) -> Reason:
 
 def _no_driver(silent: str, driver: DriverSigns) -> Reason:
     if driver.heartbeat_ms is None:
-        return Reason(f"{silent}, and nothing is staged, and nothing closes", driver.restart_step)
+        return Reason(f"{silent}; nothing is staged, and no bucket closes", driver.restart_step)
     do = driver.restart_step
     if driver.goodbye_ms is None:
         do = f"{do}; the log of the last one states why it stopped"
-    return Reason(f"{silent}, and what follows is as old as that", do, driver.heartbeat_ms)
+    return Reason(f"{silent}, so the following reasons are from that time", do, driver.heartbeat_ms)
 
 
 def _nothing_known(f: Frontier) -> Reason:
     if running := describe_running_step(f):
-        return Reason(running, "nothing: see the log of `hourmark etl run` if it takes long")
+        return Reason(running, "none: if it takes long, check the log of `hourmark etl run`")
     return Reason(
-        "nothing that the ledger knows of",
-        "the closer polls every second: run the command again, and see the closer's log",
+        "no reason is recorded in the ledger",
+        "the closer polls every second: run the command again, and check the log of `hourmark "
+        "etl run`",
     )
 
 
@@ -519,15 +521,14 @@ def describe_running_step(frontier: Frontier) -> str | None:
 
 
 def _ordered(override: Override, f: Frontier) -> Reason:
-    do = "nothing: the closer carries it out at its next poll"
+    do = "none: the closer executes the override at its next poll"
     if f.state is HourState.SEALED and f.seal is not None:
         do = (
-            f"nothing: it is sealed as {f.seal.grade}, and closes as that; the override only "
-            "gives up staged files that "
-            "are lost, and what keeps it from being written"
+            f"none: it is sealed as {f.seal.grade} and closes with this grade; the override only "
+            "permits closing it without lost staged files and rows that cannot be written"
         )
     return Reason(
-        f"{override.requested_by} ordered it closed by force: {override.reason}",
+        f"{override.requested_by} ordered to close it by force: {override.reason}",
         do,
         override.requested_at_ms,
     )
@@ -541,7 +542,9 @@ def _behind(facts: HourFacts, f: Frontier, unread: str) -> Iterator[Reason]:
             facts.reporters or not facts.missing_driver
         ):  # otherwise reports may exist that no driver has read
             yield Reason(
-                missing, "start one: `hourmark serve`; `hourmark bucket force` closes without"
+                missing,
+                "start one: `hourmark serve`; alternatively, `hourmark bucket force` closes "
+                "the bucket without a service",
             )
         return
     for group in reports.awaited_reporters(f):
@@ -574,24 +577,24 @@ def _source(r: ReportedSource, f: Frontier, facts: HourFacts, unread: str) -> Re
         do = unread
     elif age_s <= SILENT_SECONDS and r.kind == "service":
         do = (
-            "it reports, but a request has been under way since then: see its log and the "
+            "it reports, but a request has been in progress since then: check its log and the "
             "edge cluster"
         )
     elif age_s <= SILENT_SECONDS:
         do = (
             f"it reports: it is catching up, or a file of source {r.source} on {r.host_name} "
-            "cannot be read: see its tailer's log"
+            "cannot be read: check the log of its tailer"
         )
     elif r.kind == "service":
         do = (
-            f"start the delivery service on {r.host_name} again (`hourmark serve`), or see "
+            f"start the delivery service on {r.host_name} again (`hourmark serve`), or find out "
             "why its reports do not arrive"
         )
     else:
         do = (
-            f"start the tailer on {r.host_name} (`hourmark tail`); a host that is to be taken "
-            "away drains first "
-            "(`hourmark tail --drain`); one that is lost permanently is waived at the deadline"
+            f"start the tailer on {r.host_name} (`hourmark tail`); before a host is removed, "
+            "drain it (`hourmark tail --drain`); a permanently lost host is waived at the "
+            "deadline"
         )
     return Reason(what, do, r.caught_up_at_ms)
 
@@ -627,9 +630,8 @@ def format_explanation(explanation: Explanation, now_ms: int) -> Iterator[str]:
     if explanation.times_out_at_ms is not None:
         left = format_duration((explanation.times_out_at_ms - now_ms) / 1000)
         yield (
-            f"  {'deadline':10}{format_iso(explanation.times_out_at_ms)}, in {left}: then it closes as "
-            "timed_out, naming the sources that "
-            "are behind and the promises that are not kept; the mirror, staging, servers that "
-            "do not answer and records that "
-            "may be missing are awaited still"
+            f"  {'deadline':10}{format_iso(explanation.times_out_at_ms)}, in {left}: then it "
+            "closes as timed_out, and its marker lists the sources that are behind and the "
+            "unmet promises. It still waits for the mirror, for staging, for servers that do "
+            "not respond, and for records that may be missing"
         )

@@ -73,9 +73,9 @@ def check(as_json: bool, config: Config) -> None:
         click.echo(f"ledger {uuid}, commit {commit}: {len(found)} findings")
     if found:
         raise Finding(
-            f"{len(found)} findings. A ledger that does not know a marker is an older copy: "
-            "restore the newest one, or make it "
-            "anew by `hourmark ledger rebuild --into URL`; see docs/operations.md"
+            f"{len(found)} findings. If the ledger does not contain a marker, it is an older "
+            "copy: restore the newest one, or recreate it with `hourmark ledger rebuild --into "
+            "URL`; see docs/operations.md"
         )
 
 
@@ -84,7 +84,7 @@ def check(as_json: bool, config: Config) -> None:
     "--into",
     required=True,
     metavar="URL",
-    help="A ledger with nothing in it: sqlite:////path or postgresql://user@host/database.",
+    help="URL of an empty ledger: sqlite:////path or postgresql://user@host/database.",
 )
 @json_option
 @config_option
@@ -118,7 +118,7 @@ def rebuild(into: str, as_json: bool, config: Config) -> None:
     if as_json:
         print_json(dataclasses.asdict(done))
     else:
-        print_lines(_told(done, into))
+        print_lines(_describe_rebuild(done, into))
 
 
 @ledger.command()
@@ -143,12 +143,12 @@ def upgrade(config: Config) -> None:
     "to",
     required=True,
     type=click.Choice(list(VERSIONS)),
-    help="The version that is to go on with it.",
+    help="The older version that will use the ledger.",
 )
 @click.option(
     "--restore",
     metavar="COPY",
-    help="Put this copy back instead: a file, or on PostgreSQL a schema.",
+    help="Restore this copy instead: a file or, on PostgreSQL, a schema.",
 )
 @config_option
 def downgrade(to: str, restore: str | None, config: Config) -> None:
@@ -175,36 +175,38 @@ def downgrade(to: str, restore: str | None, config: Config) -> None:
         assert revision is not None
         if restore is None and revision <= older.ledger:
             raise UsageError(
-                f"{to} opens this ledger as it is, of schema version {revision}: start its driver"
+                f"no downgrade is needed: {to} supports this ledger's schema version {revision}; "
+                "start its driver"
             )
-        if in_the_way := list(
+        if obstacles := list(
             permanent_obstacles(connection, revision, older, config.parsing.bucket_seconds)
         ):
             raise Finding(
-                f"{to} could not go on with this ledger, and it was not changed:\n"
-                + "\n".join(map(str, in_the_way))
+                f"{to} could not continue with this ledger; nothing was changed. Obstacles:\n"
+                + "\n".join(map(str, obstacles))
             )
 
     if restore is None:
         revision, copy = older.ledger, downgrade_ledger(config.etl.ledger, older.ledger, may)
     else:
         revision, copy = restore_copy(config.etl.ledger, restore, older.ledger, may)
-    click.echo(f"the ledger has schema version {revision}; as it was before, it is kept in {copy}")
     click.echo(
-        f"start the driver of {to} next: a driver of this version, or `hourmark ledger "
-        "upgrade`, migrates it again"
+        f"the ledger has schema version {revision}; a copy from before the change is in {copy}"
+    )
+    click.echo(
+        f"start the driver of {to} next; a driver of this version, or `hourmark ledger upgrade`, "
+        "would migrate the ledger again"
     )
 
 
-def _told(done: RebuildResult, into: str) -> list[str]:
+def _describe_rebuild(done: RebuildResult, into: str) -> list[str]:
     return [
         f"ledger {done.ledger}, commit {done.commit}: {done.types} types, {done.buckets} closed "
-        "buckets, "
-        f"{done.staged_files} staged files of what Kafka no longer holds",
+        f"buckets, {done.staged_files} staged files with records that Kafka no longer has",
         *(
             (
-                f"{what}: hours that have begun cannot be proved; `hourmark bucket force` "
-                "accepts it (of promises: --all-types)"
+                f"{what}: hours that have begun cannot be proved; to close them without a proof, "
+                "use `hourmark bucket force` (for promises: --all-types)"
             )
             for what in done.lost
         ),

@@ -43,7 +43,7 @@ _TYPES_SHOWN: Final = 20
     "--reason",
     metavar="TEXT",
     required=True,
-    help="Reason; it is stored permanently in the bucket's manifest.",
+    help="Reason, which is stored permanently in the bucket's manifest.",
 )
 @click.option(
     "--all-types",
@@ -122,7 +122,7 @@ def force(
         for line in _describe_orders(ordered, sealed):
             click.echo(line)
     if silent:
-        click.echo(f"{silent}; `hourmark etl run` carries the override out", err=True)
+        click.echo(f"{silent}; `hourmark etl run` executes the override", err=True)
 
 
 def _describe_orders(ordered: Mapping[str, Hour], sealed: Collection[str]) -> Iterator[str]:
@@ -130,7 +130,7 @@ def _describe_orders(ordered: Mapping[str, Hour], sealed: Collection[str]) -> It
     for name, hour in sorted(ordered.items()):
         groups.setdefault((hour, name in sealed), []).append(name)
     for (hour, is_sealed), names in groups.items():
-        what = "sealed already, and closes as it is" if is_sealed else "ordered"
+        what = "already sealed, and closes with its fixed content" if is_sealed else "ordered"
         shows = f"`hourmark bucket why {names[0]} {hour}` shows its progress"
         if len(names) > 1:
             shows = "`hourmark bucket ls --state open` shows their progress"
@@ -160,11 +160,10 @@ def _confirm(facts: HourFacts, yes: bool) -> None:
     answer = explain_hour(facts)
     click.echo(f"{answer.event_type} {answer.hour}: {answer.summary}", err=True)
     explanations = {
-        "open": "closing it by force takes as it is, and names in the manifest:",
-        "sealed": "it is sealed already: the override gives up what a lost staged file held of "
-        "it, if Kafka no longer has that, "
-        "and rows that cannot be written, and nothing else; then it closes as "
-        "forced, and names them",
+        "open": "closing it by force accepts the following, and records it in the manifest:",
+        "sealed": "it is already sealed. The override only permits closing it without lost staged "
+        "files whose records Kafka no longer has, and without rows that cannot be written. "
+        "It then closes as forced, and its manifest lists them",
     }
     if answer.state in explanations:
         click.echo(explanations[answer.state], err=True)
@@ -194,7 +193,7 @@ def _ask(yes: bool) -> None:
     if not yes:
         if not is_stdin_terminal():
             raise UsageError(
-                "an override cannot be taken back once it is carried out: answer on a "
-                "terminal, or give --yes"
+                "an override cannot be undone after it was executed: confirm on a terminal, or "
+                "use --yes"
             )
         click.confirm("Close it by force?", abort=True, err=True)

@@ -353,7 +353,8 @@ def _check_bucket(facts: TypeFacts, bucket: BucketCounts) -> Iterator[CountDiffe
     if bucket.file_records != bucket.events:
         yield differs(
             ReconciliationStage.WRITING,
-            f"its files hold {bucket.file_records} events, its manifest says {bucket.events}",
+            f"its files contain {bucket.file_records} events, but its manifest states "
+            f"{bucket.events}",
         )
     entries = bucket.entries.values()
     rows = sum(entry.rows for entry in entries)
@@ -361,7 +362,7 @@ def _check_bucket(facts: TypeFacts, bucket: BucketCounts) -> Iterator[CountDiffe
         accounted = f"{bucket.events} events and {bucket.duplicates_removed} duplicates removed"
         accounted += f" and {bucket.left_out} rows left out" if bucket.left_out else ""
         yield differs(
-            ReconciliationStage.WRITING, f"it took in {rows} rows, but accounts for {accounted}"
+            ReconciliationStage.WRITING, f"it received {rows} rows, but accounts for {accounted}"
         )
     for what, said, summed in (
         ("promised events", bucket.promised, sum(entry.promised for entry in entries)),
@@ -370,13 +371,13 @@ def _check_bucket(facts: TypeFacts, bucket: BucketCounts) -> Iterator[CountDiffe
         if said != summed:
             yield differs(
                 ReconciliationStage.WRITING,
-                f"its evidence speaks of {said} {what}, its books of {summed}",
+                f"its evidence states {said} {what}, but the sum over its hours is {summed}",
             )
     if (
         aside := facts.set_aside.get(bucket.hour_s, 0)
     ) > bucket.set_aside:  # it may be smaller, because old rows are deleted
         counts = (
-            f"the ledger counts {aside} records that were set aside for it, its manifest "
+            f"the ledger counts {aside} records that were set aside for it, but its manifest "
             f"{bucket.set_aside}"
         )
         yield differs(ReconciliationStage.STAGING, counts)
@@ -389,19 +390,20 @@ def _check_bucket(facts: TypeFacts, bucket: BucketCounts) -> Iterator[CountDiffe
         if entry.events != events:
             yield differs(
                 ReconciliationStage.WRITING,
-                f"by its books {entry.events} events of {origin} are in it, by its late "
-                f"counts {events}",
+                f"according to its counts by hour, it contains {entry.events} events of "
+                f"{origin}; according to its counts of late events, {events}",
             )
         if entry.events > entry.rows:
             yield differs(
                 ReconciliationStage.WRITING,
-                f"{entry.events} events of {origin} are in it, from {entry.rows} rows only",
+                f"it contains {entry.events} events of {origin}, but only {entry.rows} rows",
             )
         by_ledger = facts.staged_rows.get((bucket.hour_s, origin_s), 0)
         if by_ledger > entry.rows:  # it may be smaller, because staged files are deleted
             yield differs(
                 ReconciliationStage.LISTING,
-                f"the ledger lists {by_ledger} rows of {origin} for it, it took in {entry.rows}",
+                f"the ledger lists {by_ledger} rows of {origin} for it, but it received "
+                f"{entry.rows}",
             )
 
 
@@ -417,7 +419,7 @@ def _check_listing(facts: TypeFacts) -> Iterator[CountDifference]:
             facts,
             origin_s,
             ReconciliationStage.LISTING,
-            f"{listed}, which the ledger has gone past and not closed",
+            f"{listed}, which is not closed although later hours are",
         )
 
 
@@ -433,10 +435,10 @@ def _check_promises(
     settled = book.promised - facts.promised.get(origin_s, PromisedCounts(0, 0)).unsettled
     taken = book.closed + book.duplicates_removed
     if settled > taken and not may_have_waived(facts, origin_s):
-        kept = f"{settled} events are promised and settled, buckets took in {taken} rows only"
-        yield differs(ReconciliationStage.PROOF, f"{kept}, and none waives what is missing")
+        kept = f"{settled} events are promised and settled, but buckets received only {taken} rows"
+        yield differs(ReconciliationStage.PROOF, f"{kept}, and no bucket waives the difference")
     if book.closed > book.promised + book.unaudited:
-        named = f"{book.promised} are promised and {book.unaudited} named as unaudited"
+        named = f"but only {book.promised} are promised and {book.unaudited} recorded as unaudited"
         yield differs(
             ReconciliationStage.PROOF, f"{book.closed} events are in closed buckets, {named}"
         )

@@ -27,7 +27,7 @@ from hourmark_etl.ledger.hosts.sites import read_further_sites
 _SITES: Final = 5  # the schema revision that introduced further sites
 _DAYS: Final = 6  # the schema revision that packs rows of older buckets
 _BACKFILL: Final = 7  # the schema revision that introduced back-filled hours
-_NO_WAY: Final = "nothing: stay with this version"
+_NO_WAY: Final = "none: keep using this version"
 
 
 def obstacles(config: Config, older_version: OlderVersion) -> Iterator[Obstacle]:
@@ -48,11 +48,12 @@ def obstacles(config: Config, older_version: OlderVersion) -> Iterator[Obstacle]
     """
     with _reading(config.etl.ledger) as connection:
         if (revision := migrations.read_revision(connection)) is None:
-            raise NothingToCheck("the database holds no ledger (etl.ledger)")
+            raise NothingToCheck("the database contains no ledger (etl.ledger)")
         if revision > older_version.ledger:
             yield Obstacle(
                 "etl.ledger",
-                f"it has schema version {revision}, {older_version.name} opens none after {older_version.ledger}",
+                f"it has schema version {revision}, but {older_version.name} supports at most "
+                f"{older_version.ledger}",
                 f"stop the driver, then `hourmark ledger downgrade --to {older_version.name}`, "
                 "which makes a copy first",
             )
@@ -79,7 +80,7 @@ def permanent_obstacles(
     yield from _markers(connection, older_version, bucket_seconds, has_days=revision >= _DAYS)
     yield from _seals(connection, older_version)
     if revision > older_version.ledger:
-        yield from _to_be_told(connection, older_version)
+        yield from _losses(connection, older_version)
     if revision >= _SITES > older_version.ledger:
         yield from _sites(connection, older_version)
     if revision >= _BACKFILL > older_version.ledger:
@@ -93,8 +94,8 @@ def _backfills(connection: Connection, older: OlderVersion) -> Iterator[Obstacle
     if names := sorted(connection.execute(query).scalars()):
         yield Obstacle(
             "etl.ledger",
-            f"hours before the first one of {', '.join(names)} are back-filled, and "
-            f"{older.name} takes the hours skipped between them for missing buckets",
+            f"hours before the first one of {', '.join(names)} are back-filled, and {older.name} "
+            "would report the hours skipped between them as missing buckets",
             _NO_WAY,
         )
 
@@ -113,9 +114,8 @@ def _markers(
         name, hour = with_more[0]
         yield Obstacle(
             "markers",
-            f"{len(with_more)} closed buckets name "
-            f"{' or '.join(older.no_marker_fields)}, such as {name} {hour}, and "
-            f"{older.name} refuses them",
+            f"{len(with_more)} closed buckets contain {' or '.join(older.no_marker_fields)}, "
+            f"such as {name} {hour}, which {older.name} rejects",
             _NO_WAY,
         )
 
@@ -133,21 +133,21 @@ def _seals(connection: Connection, older: OlderVersion) -> Iterator[Obstacle]:
         if any(seal.get(field) for seal in json.loads(text) for field in older.no_marker_fields):
             yield Obstacle(
                 "etl.ledger",
-                f"a sealed hour of {name} is to name what {older.name} does not",
+                f"the manifest of a sealed hour of {name} will contain fields that {older.name} "
+                "cannot write",
                 _NO_WAY,
             )
 
 
-def _to_be_told(connection: Connection, older: OlderVersion) -> Iterator[Obstacle]:
+def _losses(connection: Connection, older: OlderVersion) -> Iterator[Obstacle]:
     losses, frontiers, reporters = tables.host_losses.c, tables.frontiers.c, tables.reporters.c
     open_from_s = connection.execute(select(func.min(frontiers.hour))).scalar()
     concerning = select(losses.source).where(losses.to_ms >= (open_from_s or 0) * 1000).distinct()
     if lost := sorted(connection.execute(concerning).scalars()):
         yield Obstacle(
             "etl.ledger",
-            f"losses of the sources {', '.join(lost)} may concern hours that are "
-            "open, "
-            f"and {older.name} names none",
+            f"losses of the sources {', '.join(lost)} may concern hours that are open, but "
+            f"{older.name} does not record losses",
             _NO_WAY,
         )
     asked_once = (
@@ -156,9 +156,8 @@ def _to_be_told(connection: Connection, older: OlderVersion) -> Iterator[Obstacl
     if received := sorted(connection.execute(asked_once).scalars()):
         yield Obstacle(
             "etl.ledger",
-            f"hosts receive the sources {', '.join(received)} from senders who "
-            "cannot be asked again, and "
-            f"{older.name} does not say so",
+            f"the sources {', '.join(received)} receive data from senders that cannot resend it, "
+            f"but {older.name} does not record this",
             _NO_WAY,
         )
 
@@ -167,9 +166,8 @@ def _sites(connection: Connection, older: OlderVersion) -> Iterator[Obstacle]:
     if further := sorted(read_further_sites(connection)):
         yield Obstacle(
             "etl.ledger",
-            f"it closes for further sites, {', '.join(further)}: {older.name} "
-            "would take one's offsets for "
-            "those of all",
+            f"it closes buckets for further sites, {', '.join(further)}, but {older.name} would "
+            "use the offsets of one site for all sites",
             _NO_WAY,
         )
 
@@ -178,7 +176,7 @@ def _sites(connection: Connection, older: OlderVersion) -> Iterator[Obstacle]:
 def _reading(url: str) -> Iterator[Connection]:
     file = sqlite_file(url)
     if file is not None and not file.is_file():
-        raise NothingToCheck(f"there is no ledger at {file} (etl.ledger)")
+        raise NothingToCheck(f"no ledger exists at {file} (etl.ledger)")
     changing, reading = open_engine(url)
     try:
         with reading.connect() as connection, connection.begin():

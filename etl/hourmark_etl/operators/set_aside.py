@@ -34,7 +34,7 @@ def set_aside() -> None:
 
 @set_aside.command("ls")
 @_OPTIONAL_TYPE
-@click.option("--all", "is_all", is_flag=True, help="Also those that were reviewed.")
+@click.option("--all", "is_all", is_flag=True, help="Also list reviewed records.")
 @json_option
 @config_option
 def ls(event_type: str | None, is_all: bool, as_json: bool, config: Config) -> None:
@@ -55,7 +55,7 @@ def ls(event_type: str | None, is_all: bool, as_json: bool, config: Config) -> N
 
 @set_aside.command("review")
 @_OPTIONAL_TYPE
-@click.option("--all", "is_all", is_flag=True, help="Of all types; instead of TYPE.")
+@click.option("--all", "is_all", is_flag=True, help="All types, instead of TYPE.")
 @config_option
 def review(event_type: str | None, is_all: bool, config: Config) -> None:
     """Mark all malformed records of TYPE as reviewed.
@@ -65,7 +65,7 @@ def review(event_type: str | None, is_all: bool, config: Config) -> None:
     Example:  hourmark etl set-aside review click
     """
     if (event_type is None) != is_all:
-        raise click.UsageError("give a TYPE, or --all")
+        raise click.UsageError("specify TYPE or --all")
     set_up_logging(config.log_level)
     with open_existing_ledger(config) as database:
         count = mark_reviewed(database, event_type, SystemClock().now_ms())

@@ -43,23 +43,26 @@ _CLOCKS_APART_MS = 900_000
 @click.option(
     "--type",
     "event_type",
-    help="Of an event id: its type. Of an old HOST:FILE:OFFSET: whose closed buckets are read.",
+    help="For an event id: its type. For an old HOST:FILE:OFFSET: the type whose closed buckets "
+    "are read.",
 )
 @click.option(
     "--generation",
     type=click.IntRange(min=0),
-    help="Of HOST:FILE:OFFSET: how often the file was truncated before.",
+    help="For HOST:FILE:OFFSET: how many times the file had been truncated.",
 )
 @click.option(
     "--from",
     "answer",
     type=click.File(),
-    help="What `hourmark tail trace … --json` printed; - is standard input.",
+    help="File with the output of `hourmark tail trace … --json`; - is standard input.",
 )
 @click.option(
-    "--since", help="It was sent from then on: 2026-11-21T05, 2026-11-21T05:30, or 2h, 30m, 3d ago."
+    "--since",
+    help="Start of the period in which it was sent: 2026-11-21T05, 2026-11-21T05:30, or 2h, 30m "
+    "or 3d before now.",
 )
-@click.option("--until", help="It was sent before then; as --since.")
+@click.option("--until", help="End of the period in which it was sent, in the format of --since.")
 @click.option(
     "--records-max",
     type=click.IntRange(1, 100_000_000),
@@ -70,8 +73,8 @@ _CLOCKS_APART_MS = 900_000
 @click.option(
     "--site",
     help=(
-        "Of several sites (kafka.further_edges), by alias: search this one only. Otherwise "
-        "all sites are searched in turn."
+        "Alias of the only site to search (see kafka.further_edges). Default: all sites, one "
+        "after the other."
     ),
 )
 @json_option
@@ -133,8 +136,7 @@ def _query(
 ) -> tuple[TraceQuery | None, HostTrace | None]:
     if (what is None) == (answer is None):
         raise UsageError(
-            "name what to trace, or --from with what `hourmark tail trace … --json` "
-            "printed, and not both"
+            "specify either WHAT, or --from with the output of `hourmark tail trace … --json`"
         )
     if answer is not None:
         return parse_host_trace(answer.read(), event_type)
@@ -146,7 +148,8 @@ def _sites(kafka: KafkaSettings, alias: str | None) -> list[KafkaSettings]:
     chosen = [of for of in kafka.sites if alias in (None, of.edge_alias)]
     if not chosen:
         raise UsageError(
-            f"--site {alias} is no site: there are {', '.join(of.edge_alias for of in kafka.sites)}"
+            f"--site {alias} is not a site; allowed: "
+            f"{', '.join(of.edge_alias for of in kafka.sites)}"
         )
     return chosen
 
@@ -207,7 +210,7 @@ def _window(since: str | None, until: str | None, now_ms: int) -> SendWindow:
 def _text(summary: TraceSummary, results: TraceResults, site: str | None) -> Iterator[str]:
     yield summary.summary
     if site is not None:
-        yield f"  by what the site {site} has"
+        yield f"  according to the data of site {site}"
     if results.event_id is not None:
         yield f"  {results.event_type} {results.event_id}{_of(results)}"
     width = max(len(step.name) for step in summary.steps)

@@ -181,7 +181,7 @@ def _summary(facts: LedgerFacts) -> str:
         return f"{text}; every hour that has ended is closed" if facts.frontiers else text
     oldest = min(ended, key=_age)
     return (
-        f"{text}; {len(ended)} with an hour that has ended and is not closed, the oldest "
+        f"{text}; {len(ended)} of them with an ended hour that is not closed; the oldest is "
         f"{oldest.event_type} {oldest.hour}"
     )
 
@@ -216,8 +216,9 @@ def find_problems(facts: LedgerFacts) -> Iterator[Problem]:
             key="unreadable",
             subject="central cluster",
             what=f"cannot be read: {name_some(facts.unreadable)}",
-            do="see whether another replica can lead the partition, or its disk can be repaired; "
-            "`hourmark etl skip-unreadable TOPIC PARTITION` gives up what no replica has",
+            do="check whether another replica can lead the partition, or its disk can be "
+            "repaired; otherwise, `hourmark etl skip-unreadable TOPIC PARTITION` skips the "
+            "unreadable offsets",
             count=len(facts.unreadable),
         )
     groups: dict[tuple[str, str], list[Frontier]] = {}
@@ -230,9 +231,9 @@ def find_problems(facts: LedgerFacts) -> Iterator[Problem]:
             cause=CauseClass.TYPES,
             key="set-aside",
             subject="records set aside",
-            what=f"{format_count(facts.set_aside, 'record')} on topics of events cannot be in a "
-            "bucket, and nobody has reviewed them",
-            do="`hourmark etl set-aside ls` names each with its reason",
+            what=f"{format_count(facts.set_aside, 'record')} on event topics cannot be stored in "
+            "a bucket and have not been reviewed",
+            do="`hourmark etl set-aside ls` lists them with their reasons",
             count=facts.set_aside,
         )
 
@@ -260,10 +261,10 @@ def _no_reports(heard_ms: int | None, now_ms: int) -> Problem:
         cause=CauseClass.COMPONENT,
         key="reports",
         subject="host reports",
-        what=f"{read}, so nothing closes: no delivery service reports, the mirror or staging does "
-        "not work, or a clock is wrong",
-        do="if no delivery service runs: `hourmark serve`; else `hourmark mirror lag`, then the log "
-        "of `hourmark etl run`",
+        what=f"{read}, so no bucket closes: no delivery service reports, the mirror or staging "
+        "does not work, or a clock is wrong",
+        do="if no delivery service is running, start one: `hourmark serve`; otherwise check "
+        "`hourmark mirror lag`, then the log of `hourmark etl run`",
         since_ms=heard_ms,
     )
 
@@ -289,8 +290,8 @@ def _clocks(reports: Sequence[ReportedSource]) -> Iterator[Problem]:
             cause=CauseClass.CLOCK,
             key=f"clock:{r.host_id}",
             subject=f"clock of delivery service {r.host_name}",
-            what=f"it is about {abs(behind_ms) // 1000} s {where} the driver's; from "
-            f"{CLOCKS_APART_MS_MAX // 1000} s on nothing closes",
+            what=f"it is about {abs(behind_ms) // 1000} s {where} the driver's clock; no bucket "
+            f"closes if the difference is {CLOCKS_APART_MS_MAX // 1000} s or more",
             do=f"on {r.host_name} and the driver's machine: `timedatectl`, `chronyc tracking`",
             group="clocks of delivery services that are wrong",
         )
@@ -302,7 +303,8 @@ def _driver_clock(behind_ms: int, services: int) -> Problem:
         key="clock:driver",
         subject="clock of the etl driver",
         what=f"it is about {behind_ms // 1000} s behind the clocks of all {services} delivery "
-        f"services, which agree; from {CLOCKS_APART_MS_MAX // 1000} s on nothing closes",
+        "services, which agree; no bucket closes if the difference is "
+        f"{CLOCKS_APART_MS_MAX // 1000} s or more",
         do="on the driver's machine: `timedatectl`, `chronyc tracking`",
     )
 
@@ -344,8 +346,8 @@ def _hosts_behind(facts: LedgerFacts, heard_ms: int) -> Iterator[Problem]:
                 key=f"behind:{r.host_id}:{r.source}",
                 subject=f"tailer {r.host_name} source {r.source}",
                 what=f"it reports, but {since}: {format_count(r.pending_bytes, 'byte')} pending",
-                do=f"on {r.host_name}: `hourmark tail status` names the range that is refused and "
-                "why, or shows that it catches up",
+                do=f"on {r.host_name}: check whether `hourmark tail status` shows a rejected "
+                "range and its reason, or that the tailer is catching up",
                 since_ms=caught_up_ms,
                 group="sources of tailers that are behind",
             )
@@ -400,22 +402,22 @@ def _waiting_types(
     names = sorted(f.event_type for f in found)
     since_ms = min(f.due_ms for f in found)
     if cause[0] == _NO_DRIVER:
-        what = "hours have ended and are not closed, because no driver runs"
+        what = "hours have ended and are not closed, because no driver is running"
         if (goodbye_ms := facts.driver.goodbye_ms) is not None:
             what = (
                 "hours have ended and are not closed, because the driver was stopped at "
                 f"{format_iso(goodbye_ms)}"
             )
-        do = f"{facts.driver.restart_step}; hours then close by themselves, the oldest first"
+        do = f"{facts.driver.restart_step}; hours then close automatically, the oldest first"
     elif cause[0] == _NO_REPORTS:
         what = "hours have ended and are not closed, because the driver reads no reports"
-        do = "resolve the problems above; hours then close by themselves, the oldest first"
+        do = "resolve the problems above; hours then close automatically, the oldest first"
     else:
         what, do = _explained(facts, oldest)
         if len({_cause_text(facts.blockers.get(f.event_type), f) for f in found}) > 1:
             do = (
-                f"{do}; others of them wait for the same with other names or numbers: `hourmark "
-                "bucket ls --state open`"
+                f"{do}; other types wait for the same condition with other names or numbers: "
+                "`hourmark bucket ls --state open`"
             )
     subject = f"{names[0]} {oldest.hour}" if len(names) == 1 else f"{len(names)} types"
     if oldest.state is HourState.DAMAGED:
@@ -454,5 +456,5 @@ def _explained(facts: LedgerFacts, f: Frontier) -> tuple[str, str]:
     more = len(explanation.reasons) - 1
     return (
         f"not closed; waits for: {reason.what}{f' and {more} more' if more else ''}",
-        f"`hourmark bucket why {f.event_type} {f.hour}` names all reasons; first: {reason.do}",
+        f"`hourmark bucket why {f.event_type} {f.hour}` lists all reasons; first: {reason.do}",
     )

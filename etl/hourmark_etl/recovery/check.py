@@ -167,23 +167,24 @@ def check_chains(
         if before_s != (f.backfilled_hour.start_s if f.backfilled_hour else None):
             newest = "none" if before_s is None else str(Hour(before_s, f.hour.length_s))
             detail = (
-                f"the newest closed hour before {f.first_hour} is {newest}, and "
-                f"{f.backfilled_hour or 'none'} by its row"
+                f"the newest closed hour before {f.first_hour} is {newest}, but its row states "
+                f"{f.backfilled_hour or 'none'}"
             )
             yield LedgerFinding(LedgerFault.CHAIN, f.event_type, detail)
         first_s, end_s = f.first_hour.start_s, max(f.hour, f.first_hour).start_s
         count, first, last = span or (0, first_s, first_s - f.hour.length_s)
         if (count, first, last + f.hour.length_s) != (wanted, first_s, end_s):
             detail = (
-                f"{count} closed hours; from {f.first_hour} to the frontier {f.hour} there "
-                f"are {wanted}"
+                f"{count} closed hours, but there are {wanted} hours from {f.first_hour} to the "
+                f"frontier {f.hour}"
             )
             yield LedgerFinding(LedgerFault.CHAIN, f.event_type, detail)
         if (f.seal is not None) != (f.state is HourState.SEALED):
             yield LedgerFinding(
                 LedgerFault.SEAL,
                 f"{f.event_type} {f.hour}",
-                f"it is {f.state.value}, with seal {f.seal is not None}",
+                f"its state is {f.state.value}, but it has {'a' if f.seal is not None else 'no'} "
+                "seal",
             )
     for event_type in closed:
         yield LedgerFinding(LedgerFault.CHAIN, event_type, "closed buckets, but no frontier")
@@ -235,9 +236,9 @@ def check_late_hours(database: Database, bucket_seconds: int) -> Iterator[Ledger
             found = {(origin_s, hour_s) for origin_s, hour_s in connection.execute(query)}
             differ += ((event_type, *pair, pair in wanted) for pair in sorted(wanted ^ found))
     for event_type, origin_s, hour_s, is_wanted in differ:
-        which = "lacks" if is_wanted else "has, and no manifest names,"
+        which = "lacks" if is_wanted else "contains, but no manifest lists,"
         detail = (
-            f"it {which} late events of {Hour(origin_s, bucket_seconds)} in the bucket "
+            f"the table {which} late events of {Hour(origin_s, bucket_seconds)} in the bucket "
             f"{Hour(hour_s, bucket_seconds)}"
         )
         yield LedgerFinding(LedgerFault.LISTING, f"{event_type}, table late_hours", detail)
@@ -295,7 +296,9 @@ def check_groups(
             yield LedgerFinding(LedgerFault.LISTING, event_type, detail)
     for d in differences:
         yield LedgerFinding(
-            LedgerFault.SUMS, d.path, f"{d.rows} rows of {d.kind}, its groups have {d.in_groups}"
+            LedgerFault.SUMS,
+            d.path,
+            f"{d.rows} rows of {d.kind}, but its groups have {d.in_groups}",
         )
 
 
@@ -404,7 +407,7 @@ def _marker_problem(
                 LedgerFault.OLDER_COPY,
                 f"closed by ledger {found.ledger}, commit {found.ledger_commit}",
             )
-            detail = f"{by}; this ledger ({ledger}, at {commit}) does not know it"
+            detail = f"{by}; this ledger ({ledger}, commit {commit}) does not contain it"
     except (BadMarker, ContentLost) as error:
         detail = str(error)
     return LedgerFinding(kind, f"{event_type} {hour}", detail)
@@ -447,20 +450,24 @@ def _file_problems(
     standing = {f"{folder}/{entry.name}" for entry in list_if_exists(storage, folder)}
     for path, wanted in sorted(files.items()):
         if path not in standing:
-            yield LedgerFinding(LedgerFault.FILE, path, "missing; closing stages it again")
+            yield LedgerFinding(
+                LedgerFault.FILE, path, "missing; it is staged again when it is needed"
+            )
             continue
         try:
             rows = read_note(storage, path).rows
         except Unreadable as error:
             if not isinstance(error.__cause__, NotFound):  # deleted by cleanup in the meantime
                 yield LedgerFinding(
-                    LedgerFault.FILE, path, f"damaged ({error.why}); closing stages it again"
+                    LedgerFault.FILE,
+                    path,
+                    f"damaged ({error.why}); it is staged again when it is needed",
                 )
         else:
             # An override for a file that was lost, and came back, has removed rows from the ledger.
             if rows < wanted:
                 yield LedgerFinding(
-                    LedgerFault.FILE, path, f"{rows} rows, the ledger says {wanted}"
+                    LedgerFault.FILE, path, f"{rows} rows, but the ledger states {wanted}"
                 )
 
 
@@ -490,7 +497,7 @@ def check_positions(database: Database, central: CentralCluster) -> Iterator[Led
         if info is not None and info.topic_id == p.topic_id:
             alive[p.topic_partition] = p.next_offset
         else:
-            now = "it is gone" if info is None else f"its id is {info.topic_id} now"
+            now = "the topic no longer exists" if info is None else f"its id is {info.topic_id} now"
             yield LedgerFinding(
                 LedgerFault.POSITION, p.topic, f"staged from the topic with id {p.topic_id}; {now}"
             )
@@ -498,5 +505,5 @@ def check_positions(database: Database, central: CentralCluster) -> Iterator[Led
     for partition, staged in alive.items():
         start, end = starts[partition], ends[partition]
         if not start <= staged <= end:
-            detail = f"staged to offset {staged}, its log is [{start}, {end})"
+            detail = f"staged to offset {staged}, but its log has offsets [{start}, {end})"
             yield LedgerFinding(LedgerFault.POSITION, str(partition), detail)

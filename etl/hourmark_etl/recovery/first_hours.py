@@ -59,7 +59,7 @@ class FirstHours(BaseModel, frozen=True, extra="forbid"):
         try:
             return cls.model_validate_json(content)
         except ValueError as error:
-            raise ValueError(f"no record of first hours: {error}") from error
+            raise ValueError(f"not a valid record of first hours: {error}") from error
 
 
 def record_first_hours(storage: Storage, database: Database, bucket_seconds: int) -> None:
@@ -122,8 +122,7 @@ def _read_records(storage: Storage) -> Iterator[FirstHours | Finding]:
         except (ValueError, ContentLost) as error:
             why = error.what if isinstance(error, ContentLost) else str(error)
             yield Finding(
-                f"{storage.url(path)}: {why}. Bring it back from a copy; where there is none, "
-                "delete it, and tell a rebuilt "
-                "ledger where types begin of which nothing is closed (`hourmark types apply "
-                "--first-hour`)"
+                f"{storage.url(path)}: {why}. Restore it from a copy. If there is no copy, "
+                "delete it; after a rebuild of the ledger, set the first hour of types without "
+                "closed buckets with `hourmark types apply --first-hour`"
             )

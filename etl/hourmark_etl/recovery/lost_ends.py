@@ -109,7 +109,8 @@ class LostEndDetector:
                 ends = self._query_ends([topic])
             except Unavailable as error:
                 _LOG.warning(
-                    "whether topic %s ends before what was staged of it is asked again: %s",
+                    "cannot determine whether topic %s ends before its staged offsets; "
+                    "retrying: %s",
                     topic,
                     error,
                 )
@@ -141,7 +142,7 @@ class LostEndDetector:
                         epochs[s.leader_epoch] = max(s.epoch_next, epochs.get(s.leader_epoch, 0))
         if unreadable:
             _LOG.warning(
-                "%d staged files that the ledger does not name cannot be read, as %s",
+                "%d staged files that are not in the ledger cannot be read, such as %s",
                 len(unreadable),
                 unreadable[0],
             )
@@ -229,7 +230,7 @@ class LostEndDetector:
             put_gaps(connection, new)
         for gap in new:
             _LOG.error(
-                "%s: is this ledger an older copy? `hourmark ledger rebuild` lists what "
-                "staged files hold of it",
+                "%s. This ledger may be an older copy; `hourmark ledger rebuild` lists the "
+                "affected records that staged files contain",
                 gap.what,
             )

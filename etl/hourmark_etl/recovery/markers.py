@@ -21,9 +21,8 @@ from hourmark_etl.storage import AccessDenied, ContentLost, Storage, map_concurr
 
 _LOG: Final = logging.getLogger(__name__)
 _HELP: Final = (
-    "restore the newest copy, or recreate the ledger from storage by `hourmark ledger "
-    "rebuild`; where this is a new "
-    "installation, give it a root of its own (storage.root). Nothing was changed"
+    "restore the newest copy, or recreate the ledger from storage with `hourmark ledger "
+    "rebuild`. If this is a new installation, use a separate storage.root. Nothing was changed"
 )
 
 
@@ -59,14 +58,14 @@ def check_older_copy(storage: Storage, database: Database, bucket_seconds: int) 
         now = [f for f in frontiers(database, bucket_seconds) if f.event_type in suspected]
         if still := _contradictions(storage, now, database.identity()):
             raise ForeignLedger(
-                f"{'; '.join(still.values())}: this ledger is an older copy, or another; {_HELP}"
+                f"{'; '.join(still.values())}: this ledger is an older copy or a different "
+                f"ledger; {_HELP}"
             )
     unknown = sorted(folders - {f.event_type for f in known})
     if strange := [t for t in unknown if _has_marker(storage, t)]:
         raise ForeignLedger(
-            f"{storage.url('')} holds buckets of types that this ledger has never heard of "
-            f"({', '.join(strange)}): it is an "
-            f"older copy, or another; {_HELP}"
+            f"{storage.url('')} contains buckets of types that are not in this ledger "
+            f"({', '.join(strange)}): it is an older copy or a different ledger; {_HELP}"
         )
 
 
@@ -76,7 +75,7 @@ def _has_marker(storage: Storage, folder: str) -> bool:
         return find_marker(storage, folder) is not None
     except AccessDenied as error:
         _LOG.warning(
-            "whether %s holds buckets is not known, and it is left alone: %s",
+            "cannot determine whether %s contains buckets, so it is ignored: %s",
             storage.url(folder),
             error,
         )
@@ -95,23 +94,26 @@ def _contradiction(storage: Storage, frontier: Frontier, identity: tuple[str, in
     if found := find_manifest(storage, frontier.event_type, unsealed):
         return (
             f"{frontier.event_type} {unsealed} is closed (by ledger {found.ledger}, commit "
-            f"{found.ledger_commit}), and the "
-            f"ledger ({identity[0]}, commit {identity[1]}) has not even sealed it"
+            f"{found.ledger_commit}), but this ledger ({identity[0]}, commit {identity[1]}) has "
+            "not sealed it"
         )
     last = frontier.previous_hour
     if frontier.hour <= frontier.first_hour:  # a back-fill may have skipped hours
         for hour in list_hours(storage, frontier.event_type, unsealed.length_s):
             is_later = hour >= unsealed or (last is None and hour < frontier.hour)
             if is_later and find_manifest(storage, frontier.event_type, hour):
-                closed = "none of the type" if last is None else f"the type up to {last}"
-                return f"{frontier.event_type} {hour} is closed, and the ledger has closed {closed}"
+                closed = "no bucket of the type" if last is None else f"the type up to {last}"
+                return (
+                    f"{frontier.event_type} {hour} is closed, but this ledger has closed {closed}"
+                )
     if last is None:
         return ""
     try:
         found = find_manifest(storage, frontier.event_type, last)
     except (BadMarker, ContentLost) as error:
         _LOG.error(
-            "%s %s says nothing of this ledger, and what follows it may wait for it: %s",
+            "cannot read by which ledger %s %s was closed; later buckets may have to wait for "
+            "it: %s",
             frontier.event_type,
             last,
             error,
@@ -120,7 +122,6 @@ def _contradiction(storage: Storage, frontier: Frontier, identity: tuple[str, in
     if found is not None and (found.ledger != identity[0] or found.ledger_commit > identity[1]):
         return (
             f"{frontier.event_type} {last} was closed by ledger {found.ledger}, commit "
-            f"{found.ledger_commit}, and the ledger "
-            f"is {identity[0]}, commit {identity[1]}"
+            f"{found.ledger_commit}, but this ledger is {identity[0]}, commit {identity[1]}"
         )
     return ""

@@ -132,7 +132,7 @@ class OffsetBackupWriter:
                 self.update(lease)
         except (Unavailable, Finding) as error:
             _LOG.warning(
-                "where the mirror stands is not kept on storage, and tried again in %.0f s: %s",
+                "the mirror's positions could not be saved on storage; retrying in %.0f s: %s",
                 EVERY_SECONDS,
                 error,
             )
@@ -275,7 +275,7 @@ def read_offset_backup(storage: Storage, ledger: str) -> OffsetBackup:
         (r for r in found.values() if isinstance(r, OffsetBackupFile)), key=lambda r: r.commit
     )
     if len(found) > 1:
-        notes.append(f"{', '.join(map(storage.url, found))}: of these only one should stand")
+        notes.append(f"{', '.join(map(storage.url, found))}: only one of these files should exist")
     gaps = dict.fromkeys(gap for r in records for gap in r.gaps)
     checks = None if notes or not records else records[0].checks
     staged = tuple(at for r in records for at in r.staged)
@@ -339,8 +339,7 @@ def import_recorded_gaps(storage: Storage, database: Database) -> None:
     found = read_offset_backup(storage, database.identity()[0])
     for note in found.notes:
         _LOG.warning(
-            "where an older copy of the ledger goes on, gaps that were found since may "
-            "be unknown: %s",
+            "if this ledger is an older copy, it may lack gaps that were found since: %s",
             note,
         )
     known = set(all_gaps(database))
@@ -364,12 +363,12 @@ def _read_record(storage: Storage, path: str, digest: str) -> OffsetBackupFile |
     try:
         content = storage.read(path)
         if compute_digest(content).hex() != digest:
-            return "it is not as it was written"
+            return "its content does not match its digest"
         return OffsetBackupFile.model_validate_json(content)
     except ContentLost as error:
         return str(error)
     except ValidationError as error:
-        return f"no record of offsets that this version reads: {error}"
+        return f"not a record of offsets that this version of Hourmark can read: {error}"
 
 
 def _list_records(storage: Storage, ledger: str) -> list[tuple[str, str]]:

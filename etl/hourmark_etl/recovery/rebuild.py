@@ -139,7 +139,7 @@ class _Rebuild:
         known, ends = offsets.run()
         self.commits.add(known.commit)
         self.report_progress(
-            f"{self.result.staged_files} staged files of what Kafka no longer holds"
+            f"{self.result.staged_files} staged files with records that Kafka no longer has"
         )
         self._put_unaudited()
         self._put_rules()
@@ -150,7 +150,7 @@ class _Rebuild:
             )
         except (Unavailable, Finding) as error:
             self.result.notes.append(
-                "what was found is not kept on storage, until a driver has run with this "
+                "the recovered gaps are not saved on storage until a driver has run with this "
                 f"ledger: {error}"
             )
 
@@ -188,7 +188,7 @@ class _Rebuild:
         found = map_concurrently(lambda of: read_bucket_runs(storage, *of), own)
         runs = [run for of_file in found for run in of_file]
         put_index_segments(self.connection, runs, SIZE)
-        self.report_progress(f"{len({run.path for *_, run in runs})} indexes of ids")
+        self.report_progress(f"{len({run.path for *_, run in runs})} event id indexes")
 
     def _put_frontiers(self) -> None:
         recorded = read_first_hours(self.sources.storage)
@@ -221,8 +221,8 @@ class _Rebuild:
         latest = self.sources.rules.latest.types if self.sources.rules.latest else {}
         if unknown := sorted(set(latest) - set(self.frontiers)):
             self.result.notes.append(
-                f"nothing tells where these types begin: {', '.join(unknown)}; run "
-                "`hourmark types apply` with their --first-hour"
+                f"the first hours of these types are unknown: {', '.join(unknown)}; set them "
+                "with `hourmark types apply --first-hour`"
             )
 
     def _first_hour(self, event_type: str) -> int:
@@ -250,9 +250,9 @@ class _Rebuild:
         # Records of first hours are in order of their commit numbers.
         if len(self.ledgers) > 1:
             raise Finding(
-                f"{self.sources.storage.url('')} holds buckets of several ledgers "
-                f"({', '.join(sorted(self.ledgers))}); move "
-                "those of the others away"
+                f"{self.sources.storage.url('')} contains buckets of several ledgers "
+                f"({', '.join(sorted(self.ledgers))}); move the buckets of other ledgers "
+                "elsewhere"
             )
         self.result.ledger = [
             *self.ledgers,
@@ -267,7 +267,7 @@ class _Rebuild:
             sources = find_sources_in_revisions(event_type, knowing)
             return sources, knowing[-1].types[event_type].declaration.shard
         self.result.notes.append(
-            f"type {event_type}: no rules revision declares it; it waits for no source"
+            f"type {event_type}: no rules revision declares it, so it waits for no source"
         )
         return set(), DEFAULT_SHARD
 
@@ -305,8 +305,8 @@ class _Rebuild:
                 rows = read_note(self.sources.storage, file.path).rows
             except Unreadable as error:
                 self.result.notes.append(
-                    f"{file.path} cannot be read ({error.why}): a promise that it "
-                    "would keep stays unmet"
+                    f"{file.path} cannot be read ({error.why}), so a promise that its rows would "
+                    "fulfill remains unmet"
                 )
                 continue
             if rows == manifest.unaudited:
@@ -325,14 +325,14 @@ class _Rebuild:
             )
         except ValueError as error:
             raise Finding(
-                "markers and hourmark.types contradict each other, is it this root's "
-                f"cluster? {error}"
+                "markers and hourmark.types contradict each other; check that the cluster "
+                f"belongs to this storage root: {error}"
             ) from error
         if unknown := sorted(self.schemas.keys() - self.sources.rules.schemas().keys()):
             self.result.notes.append(
                 f"no rules revision has the schema ids {', '.join(map(str, unknown))} of closed "
-                "buckets, which stay readable, as "
-                "they hold their schemas; run `hourmark types apply`, which asks the registry"
+                "buckets. These buckets remain readable, because their files contain the "
+                "schemas; run `hourmark types apply` to look up the ids in the registry"
             )
 
     def _put_meta(self) -> None:
@@ -388,6 +388,6 @@ def check_ledger_is_empty(connection: Connection, rules: RulesBook) -> None:
             own = own.where(table.c.key.not_in([*rules.records]))
         if table not in _FILLED_BEFORE_USE and connection.execute(own).first() is not None:
             raise UsageError(
-                f"the ledger to fill is not empty (table {table.name}), and nothing of it "
-                "was changed: name a new one with --into"
+                f"the target ledger is not empty (table {table.name}); specify an empty one with "
+                "--into. Nothing was changed"
             )

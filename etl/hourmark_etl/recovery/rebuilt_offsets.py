@@ -230,12 +230,12 @@ class OffsetRebuilder:
         found = read_offset_backup(self.sources.storage, self.result.ledger)
         self.result.notes += found.notes
         if found.checks is None:
-            self.result.notes.append("nothing tells which gaps the lost ledger knew")
+            self.result.notes.append("the gaps that the lost ledger contained are unknown")
             if self.sources.kafka.mirrored:
                 self.result.notes[-1] += (
-                    ", nor what the mirror had copied: types of whose topics an edge has "
-                    "deleted records stay open, whether "
-                    "these were copied or not, until `hourmark bucket force` accepts it"
+                    ", and so are the offsets that the mirror had copied: if an edge cluster "
+                    "has deleted records of a type's topic, the type stays open until `hourmark "
+                    "bucket force` accepts this, even if the records were copied"
                 )
         put_checks(self.connection, found.checks or ())
         put_gaps(self.connection, found.gaps)
@@ -284,10 +284,9 @@ class OffsetRebuilder:
             key = s.topic_id, s.partition
             if key not in logs.live and s.topic in audits:
                 raise Finding(
-                    f"topic {s.topic} partition {s.partition} is not the one whose promises "
-                    f"were staged (of id {s.topic_id}): "
-                    "offsets in markers mean others there. Bring that topic back, or begin a "
-                    "new ledger and root"
+                    f"topic {s.topic} partition {s.partition} is not the topic whose promises "
+                    f"were staged (id {s.topic_id}), so the offsets in markers do not apply to "
+                    "it. Restore that topic, or use a new ledger and a new storage root"
                 )
             if not (counts_from(s) < s.end and key in logs.live):
                 return False
@@ -377,16 +376,16 @@ class OffsetRebuilder:
         # The audit records of a site that is not configured would be ignored.
         if gone := sorted(settled.further_sites.keys() - set(self.topics.audits.values())):
             raise Finding(
-                f"markers name the sites {', '.join(gone)}, which kafka.further_edges "
-                "does not; name them as before"
+                f"markers refer to the sites {', '.join(gone)}, which are missing from "
+                "kafka.further_edges; add them again"
             )
         first = self.topics.aliases[FIRST_SITE]
         for event_type, chain in self.chains.items() if len(self.topics.aliases) > 1 else ():
             own = central_topic(events_topic(event_type), first)
             if chain.last.offsets and own not in {o.topic for o in chain.last.offsets}:
                 raise Finding(
-                    f"the last bucket of {event_type} holds nothing of {own}: let "
-                    "kafka.edge be the site that it was"
+                    f"the last bucket of {event_type} contains no records of {own}; set "
+                    "kafka.edge to the original site"
                 )
 
     def _put_positions(

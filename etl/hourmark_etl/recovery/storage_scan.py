@@ -138,10 +138,9 @@ def read_chain(
             manifest.previous != PreviousMarker.from_marker(str(hour), marker)
         ):
             raise BadMarker(
-                f"{event_type} {after} does not follow the marker of {hour} as it stands: one "
-                "of the two was changed "
-                f"since; bring it back from a copy. `hourmark bucket verify {event_type} "
-                f"{hour}` shows details"
+                f"{event_type} {after} does not refer to the current marker of {hour}: one of "
+                "the two markers was changed; restore it from a copy. `hourmark bucket verify "
+                f"{event_type} {hour}` shows details"
             )
     return chain
 

@@ -177,7 +177,7 @@ class Consumer:
         ):  # what is lost is passed over when the next plan begins
             raise error
         _LOG.warning(
-            "staging of shard %s begins again in %.0f s, from the ledger: %s",
+            "staging of shard %s failed and restarts from the ledger's offsets in %.0f s: %s",
             self._shard,
             self._pause_s,
             error,
@@ -235,9 +235,8 @@ class Consumer:
             self._database, self._lease, batch, collect_read_errors(results, now_ms), now_ms=now_ms
         ):
             _LOG.error(
-                "%s. Staging retries it after growing pauses, and continues with all "
-                "other partitions; "
-                "`hourmark etl skip-unreadable %s %d` gives up what cannot be read",
+                "%s. Staging retries it at increasing intervals, and continues with all other "
+                "partitions; `hourmark etl skip-unreadable %s %d` skips the unreadable offsets",
                 error,
                 error.topic,
                 error.partition,
@@ -257,9 +256,9 @@ class Consumer:
             )
         for of in batch.set_aside:
             _LOG.error(
-                "topic %s partition %d: %d records from offset %d on are set aside and in no "
-                "bucket: %s. No delivery service "
-                "wrote them, or their bytes changed; `hourmark etl set-aside ls %s` lists them",
+                "topic %s partition %d: %d records from offset %d are set aside and are not "
+                "stored in a bucket: %s. They were not written by a delivery service, or their "
+                "bytes changed; `hourmark etl set-aside ls %s` lists them",
                 of.topic,
                 of.partition,
                 len(of.offsets),

@@ -247,7 +247,7 @@ def _read(
     starts = np.append(0, np.cumsum(counts))  # of row groups; the last is the number of all rows
     spans = np.array([(w.first, w.first + w.count) for w in wanted], np.int64).reshape(-1, 2)
     if len(spans) and spans[:, 1].max() > starts[-1]:
-        raise EOFError(f"it holds {starts[-1]} rows, the ledger lists {spans[:, 1].max()}")
+        raise EOFError(f"it contains {starts[-1]} rows, but the ledger lists {spans[:, 1].max()}")
     touched = np.zeros(len(starts) - 1, bool)
     for low, high in zip(
         np.searchsorted(starts, spans[:, 0], "right") - 1,

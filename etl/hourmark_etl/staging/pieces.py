@@ -140,7 +140,7 @@ class StagedNote:
         values: dict[str, Any] = json.loads(text)
         if (given := values.pop("format")) != NOTE_FORMAT:
             raise ValueError(
-                f"its note has format {given}, this version reads format {NOTE_FORMAT}"
+                f"its note has format {given}, but this version supports format {NOTE_FORMAT}"
             )
         try:
             values |= {

@@ -469,8 +469,8 @@ class Planner:
         ]
         for error in record_read_errors(self._database, self._lease, errors):
             _LOG.error(
-                "%s. Staging retries it after growing pauses, and continues with all "
-                "other partitions",
+                "%s. Staging retries it at increasing intervals, and continues with all other "
+                "partitions",
                 error,
             )
 

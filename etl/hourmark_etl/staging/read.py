@@ -233,19 +233,18 @@ class SpanReader:
             central.ends([partition], committed=False)[partition],
         )
         place = (
-            f"topic {partition.topic} partition {partition.partition}: offset {offset} is to "
-            "be staged"
+            f"topic {partition.topic} partition {partition.partition}: offset {offset} must be "
+            "staged next"
         )
         if start <= offset <= end:
             what = (
-                f"{place}, and was refused although the log has offsets {start} to {end}; it "
-                "is read again"
+                f"{place}, but reading it failed although the log has offsets {start} to {end}; "
+                "retrying"
             )
             return PartitionError(what, partition, offset)
         raise DataLoss(
-            f"{place}, but the log has offsets {start} to {end}: what lies between is lost to "
-            "retention. An operator must "
-            "decide; no offset is skipped automatically"
+            f"{place}, but the log has offsets {start} to {end}: retention has deleted the "
+            "records in between. No offset is skipped automatically; an operator must decide"
         ) from refused
 
 

@@ -86,13 +86,13 @@ class Restager:
                 )
         except (DataLoss, TopicReplaced) as error:
             raise DataLoss(
-                f"{path} cannot be staged again: {error}. It came from {format_spans(spans)}"
+                f"{path} cannot be staged again: {error}. It was staged from {format_spans(spans)}"
             ) from error
         if not _are_same(known.groups, sums := _sums(piece, known.file.kind)):
             self._delete(piece)
             raise DataLoss(
-                f"{path} cannot be staged again: {_difference(known.groups, sums)}. It "
-                f"came from {format_spans(spans)}"
+                f"{path} cannot be staged again: {_difference(known.groups, sums)}. It was "
+                f"staged from {format_spans(spans)}"
             )
         (made,) = (f for f in piece.files if f.kind == known.file.kind)
         replace_damaged_file(self._database, lease, known, made.path, piece.groups)
@@ -142,15 +142,15 @@ class Restager:
         for s in spans:
             if s.topic not in infos or infos[s.topic].topic_id != s.topic_id:
                 raise TopicReplaced(
-                    f"topic {s.topic} is no longer the one with id {s.topic_id}, from "
-                    "which it was staged: its records are gone"
+                    f"topic {s.topic} no longer has id {s.topic_id}, from which the file was "
+                    "staged, so its records no longer exist"
                 )
         ends = self._central.ends([Partition(s.topic, s.partition) for s in spans])
         for s in spans:
             if (end := ends[Partition(s.topic, s.partition)]) < s.end:
                 raise DataLoss(
-                    f"topic {s.topic} partition {s.partition} ends at offset {end} now: "
-                    "it lost records"
+                    f"topic {s.topic} partition {s.partition} now ends at offset {end}: it lost "
+                    "records"
                 )
 
 
@@ -163,9 +163,8 @@ def _refuse_other_epochs(before: Sequence[OffsetSpan], now: Sequence[OffsetSpan]
         if (again.leader_epoch, again.epoch_next) != (s.leader_epoch, s.epoch_next):
             raise DataLoss(
                 f"topic {s.topic} partition {s.partition}: the last record before offset "
-                f"{s.epoch_next} had leader epoch "
-                f"{s.leader_epoch}, now the last one before {again.epoch_next} has "
-                f"{again.leader_epoch}: the log lost records"
+                f"{s.epoch_next} had leader epoch {s.leader_epoch}, but now the last one before "
+                f"{again.epoch_next} has {again.leader_epoch}: the log lost records"
             )
 
 
@@ -192,9 +191,9 @@ def _are_same(
 
 def _differ(had: EventTotals, has: EventTotals) -> str:
     if (had.records, had.digest) != (has.records, has.digest):
-        return ", others" if had.records == has.records else ", a different number"
+        return ", but different ones" if had.records == has.records else ", but a different number"
     if not had.unchecked and not has.unchecked and had.values != has.values:
-        return ", with the same ids and other values"
+        return ", with the same ids but different values"
     return ""
 
 
@@ -208,6 +207,6 @@ def _difference(
     )
     had, has = (sums.get((event_type, hour_s), EventTotals()) for sums in (before, now))
     return (
-        f"Kafka gives {has.records} records of {event_type} in the hour from Unix second "
-        f"{hour_s}, the ledger knows {had.records}"
+        f"Kafka has {has.records} records of {event_type} in the hour from Unix second {hour_s}, "
+        f"but the ledger has {had.records}"
     ) + (_differ(had, has) if had.records == has.records else "")

@@ -50,7 +50,7 @@ def format_query_error(error: BaseException | None) -> str:
     Returns:
         The text; a fixed text if `error` is None.
     """
-    text = str(error or "it ended by itself")
+    text = str(error or "it ended without an error")
     # PySpark's own text of a cause leaves out the stack.
     trace = getattr(getattr(error, "_cause", None), "_stackTrace", "")
     return f"{text}\n{trace}" if text.startswith("null\n") else text
@@ -68,13 +68,13 @@ def classify_spark_error(text: str) -> HourmarkError:
     """
     if any(lost in text for lost in _LOST_WORKER):
         return Unavailable(
-            "a Python worker of the staging query was lost; was it out of memory, "
-            "killed, or the machine too busy?"
+            "a Python worker of the staging query was lost; check whether it ran out of memory "
+            "or was killed, or the machine was overloaded"
         )
     if _LOST_PLANNER.search(text):
         return Unavailable(
-            "the Python process that plans the staging query was lost; was it out of "
-            "memory, or killed?"
+            "the Python process that plans the staging query was lost; check whether it ran out "
+            "of memory or was killed"
         )
     if found := _NETWORK.search(text):
         return build_unreachable_error(found[0].strip())

@@ -47,20 +47,21 @@ def skip_unreadable(config: Config, topic: str, partition: int) -> OffsetGap:
         error = read_errors(database).get(Partition(topic, partition))
         if error is None:
             raise UsageError(
-                f"staging does not wait for topic {topic} partition {partition}; "
-                "`hourmark bucket why` says for what"
+                f"staging does not wait for topic {topic} partition {partition}; `hourmark "
+                "bucket why` shows what it waits for"
             )
         end = find_first_stageable_offset(config, error.topic_partition, error.offset)
         if end == error.offset:
             raise UsageError(
-                f"topic {topic} partition {partition} can be read from offset {end} on "
-                "now: a running driver stages it"
+                f"topic {topic} partition {partition} can be read from offset {end} again; a "
+                "running driver stages it"
             )
         gap = ledger.skip_unreadable(
             database, CentralTopicNames.from_settings(config.kafka).at_edge, error, end
         )
     _LOG.warning(
-        "%s. Hours of what was in them close by an override alone (`hourmark bucket force`)",
+        "%s. Hours that may lack these records are closed only by an override (`hourmark bucket "
+        "force`)",
         gap.what,
     )
     return gap

@@ -135,7 +135,7 @@ class VerifiedFile:
                 self._fill(start, tail)
         footer = self._content[start:]
         if not path.endswith(f"-{compute_digest(footer).hex()}{SUFFIX}"):
-            raise ValueError("its footer is not the one of its name")
+            raise ValueError("its footer does not match the digest in its name")
         self.metadata: pq.FileMetaData = pq.read_metadata(pa.BufferReader(footer))
 
     @property
@@ -175,7 +175,7 @@ class VerifiedFile:
         for place, (at, size) in zip(places, chunks, strict=True):
             digest = digests[place * _DIGEST_BYTES : (place + 1) * _DIGEST_BYTES]
             if compute_digest(memoryview(self._content)[at : at + size]) != digest:
-                raise ValueError(f"bytes [{at}, {at + size}) are not those that were written")
+                raise ValueError(f"bytes [{at}, {at + size}) differ from those that were written")
         parquet = pq.ParquetFile(pa.BufferReader(self._content), metadata=self.metadata)
         return parquet.read_row_groups(
             list(groups), columns=list(columns)

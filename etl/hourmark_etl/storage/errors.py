@@ -44,7 +44,7 @@ class AlreadyExists(StorageError):
     The operation has not changed anything.
     """
 
-    next_step = "the existing file or folder is unchanged: read it, or use another name"
+    next_step = "the existing file or folder was not changed; read it, or use another name"
 
 
 class ContentLost(StorageError):

@@ -125,7 +125,7 @@ class LocalDisk(Storage):
 
     def rename_new(self, source: str, target: str, *, unpublished: bool = False) -> None:  # noqa: ARG002
         if not os.path.lexists(self._file(source)):
-            raise NotFound(source, self.url(source), "there is nothing to rename")
+            raise NotFound(source, self.url(source), "the source does not exist")
         self._rename(source, target)
 
     def delete(self, path: str) -> None:
@@ -155,13 +155,13 @@ class LocalDisk(Storage):
             try:
                 _rename_noreplace(old, new)
             except FileNotFoundError as error:
-                raise NotFound(source, self.url(source), "there is nothing to rename") from error
+                raise NotFound(source, self.url(source), "the source does not exist") from error
         # Verified, because a file system may report success without renaming.
         if os.path.lexists(old) or not os.path.lexists(new):
             raise StorageError(
                 target,
                 self.url(target),
-                f"the rename of {source} was answered with success but did not happen",
+                f"the rename of {source} was reported as successful, but did not happen",
             )
         sync_folder(new.parent)
         sync_folder(old.parent)
@@ -193,7 +193,7 @@ def _make_folders(folder: Path) -> None:
         with suppress(FileExistsError):
             new.mkdir()
         if not new.is_dir():
-            raise FileExistsError(errno.EEXIST, f"the file {new} stands where a folder is needed")
+            raise FileExistsError(errno.EEXIST, f"{new} is a file, but a folder is needed")
         sync_folder(new.parent)
 
 
@@ -202,7 +202,7 @@ def _rename_noreplace(old: Path, new: Path) -> None:
     if not hasattr(libc, "renameat2"):
         raise OSError(
             errno.ENOSYS,
-            "this system has no renameat2; storage on local disk needs Linux with glibc "
+            "this system has no renameat2; storage on a local disk requires Linux with glibc "
             "2.28 or later",
         )
     if (
@@ -213,7 +213,7 @@ def _rename_noreplace(old: Path, new: Path) -> None:
         if code == errno.EINVAL:
             raise OSError(
                 code,
-                "this file system, or this pair of folders, knows no rename that refuses "
-                "an existing target",
+                "this file system, or this pair of folders, does not support a rename that "
+                "fails if the target exists",
             )
         raise OSError(code, os.strerror(code))

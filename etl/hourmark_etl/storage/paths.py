@@ -33,8 +33,8 @@ def check_path(path: str, *, root_allowed: bool = False) -> str:
     for name in path.split("/"):
         if name in ("", ".", "..") or ":" in name or any(ord(character) < 32 for character in name):
             raise ValueError(
-                f"{path!r} is no storage path: relative, without empty names, '.', '..', "
-                "':' or control characters"
+                f"{path!r} is not a valid storage path: it must be relative, without empty "
+                "names, '.', '..', ':' or control characters"
             )
     return path
 

@@ -98,7 +98,7 @@ class WebHdfs(Storage):
             stored = self._found(unfinished)
             if stored is None or stored.length != upload.sent:
                 what = (
-                    f"{upload.sent} bytes were sent, {stored.length if stored else 'none'} "
+                    f"{upload.sent} bytes were sent, but {stored.length if stored else 'none'} "
                     "are stored"
                 )
                 raise StorageError(path, self.url(path), what)
@@ -141,11 +141,11 @@ class WebHdfs(Storage):
             made = request_json(target, "PUT", "MKDIRS", _Done).boolean
         except NotFound as error:  # ParentNotDirectoryException
             raise AlreadyExists(
-                path, target.url, f"a file stands where a folder is needed ({error.what})"
+                path, target.url, f"a file exists where a folder is needed ({error.what})"
             ) from error
         if not made:
             raise StorageError(
-                path, target.url, "the folder was not made; the NameNode does not say why"
+                path, target.url, "the folder was not created; the NameNode returned no reason"
             )
 
     def rename_new(self, source: str, target: str, *, unpublished: bool = False) -> None:
@@ -191,7 +191,7 @@ class WebHdfs(Storage):
             if not isinstance(refused, OutcomeUnknown):
                 break
         raise refused or StorageError(
-            target, to.url, f"the rename of {source} was answered with success but did not happen"
+            target, to.url, f"the rename of {source} was reported as successful, but did not happen"
         )
 
     def _rename(self, source: str, target: str) -> WebHdfsResponse:
@@ -214,7 +214,7 @@ class WebHdfs(Storage):
         gone = request_json(self._target(path), "DELETE", "DELETE", _Done, recursive="true").boolean
         if not gone and self.exists(path):  # it is false, too, where nothing stood
             raise StorageError(
-                path, self.url(path), "was not deleted; the NameNode does not say why"
+                path, self.url(path), "was not deleted; the NameNode returned no reason"
             )
 
     def url(self, path: str) -> str:

@@ -149,7 +149,9 @@ class Upload(io.RawIOBase):
             raise self._lost(cause or error) from error
 
     def _lost(self, error: Exception) -> StorageError:
-        what = f"it broke off the upload after {self.sent} bytes: {type(error).__name__}: {error}"
+        what = (
+            f"the server ended the upload after {self.sent} bytes: {type(error).__name__}: {error}"
+        )
         return self._target.unknown_outcome(
             f"{self._connection.host}:{self._connection.port}", what
         )

@@ -74,7 +74,7 @@ class OutcomeUnknown(StorageError):
     """
 
     next_step = (
-        "check that the server named runs, is active, and can be reached from here "
+        "check that the named server is running and active, and can be reached from here "
         "(storage.webhdfs), then try again"
     )
 
@@ -112,7 +112,7 @@ class WebHdfsTarget:
         """
         cause = f"{type(what).__name__}: {what}" if isinstance(what, Exception) else what
         return OutcomeUnknown(
-            self.path, self.url, f"no answer from {server} ({cause})"[:_MESSAGE_CHARACTERS_MAX]
+            self.path, self.url, f"no response from {server} ({cause})"[:_MESSAGE_CHARACTERS_MAX]
         )
 
 
@@ -176,7 +176,7 @@ def request_json(
             return model.model_validate_json(answer.content)
         except ValueError as error:
             raise target.unknown_outcome(
-                target.http, f"to {operation} it said {answer.content[:100]!r}"
+                target.http, f"unexpected response to {operation}: {answer.content[:100]!r}"
             ) from error
 
     return with_retries(once, target.retry_pauses_s)
@@ -242,7 +242,9 @@ def run_on_datanode(
         except StorageError as error:
             if asked == parameters:
                 raise
-            raise target.unknown_outcome(target.http, f"and of the others: {error.what}") from error
+            raise target.unknown_outcome(
+                target.http, f"and from the other servers: {error.what}"
+            ) from error
         address = urlsplit(redirect.location)
         try:
             return send(address)
@@ -296,7 +298,8 @@ def read_exactly(target: WebHdfsTarget, address: SplitResult, length: int) -> by
     if answer.kind != _BYTES or len(answer.content) != length:
         raise target.unknown_outcome(
             address.netloc,
-            f"{len(answer.content)} of {length} bytes came, of {answer.kind or 'no type'}",
+            f"{len(answer.content)} of {length} bytes were received, with content type "
+            f"{answer.kind or 'none'}",
         )
     return answer.content
 
@@ -316,7 +319,7 @@ def open_connection(address: SplitResult) -> http.client.HTTPConnection:
         ValueError: The address has no host or an invalid port.
     """
     if not address.hostname:
-        raise ValueError(f"{address.geturl()!r} names no server")
+        raise ValueError(f"{address.geturl()!r} contains no server name")
     kind = http.client.HTTPSConnection if address.scheme == "https" else http.client.HTTPConnection
     connection = kind(address.hostname, address.port, timeout=TIMEOUT_S[0])
     connection.connect()

@@ -98,8 +98,9 @@ def _alternating_drivers(signs: DriverSigns, now_ms: int) -> Iterator[Problem]:
             cause=CauseClass.COMPONENT,
             key="drivers",
             subject="etl drivers",
-            what=f"{last.loser} and {last.winner} take the lease from each other, {len(recent)} "
-            f"times in {format_age(recent[0].at_ms, now_ms)}: each ends what the other has begun",
+            what=f"{last.loser} and {last.winner} take the ledger's lease from each other, "
+            f"{len(recent)} times in {format_age(recent[0].at_ms, now_ms)}: each aborts the "
+            "work of the other",
             do="stop one of the two, and disable its supervisor (`systemctl disable --now "
             "hourmark-etl`)",
             since_ms=recent[0].at_ms,
@@ -147,8 +148,8 @@ def _polled(
             ComponentState.RUNNING, detail, heard_at_ms=polled_ms, problems=problems
         )
     hangs = _problem(
-        f"its main loop has not polled for {age}: nothing closes",
-        "see the end of its log, which names the last step; if that does not change, end "
+        f"its main loop has not polled for {age}, so no bucket closes",
+        "check the end of its log, which states the last step; if that does not change, end "
         f"{signs.process or 'the process'} and start it again: `hourmark etl run`",
         polled_ms,
     )
@@ -163,11 +164,12 @@ def _writes_nothing(address: str, signs: DriverSigns, config: Config, now_ms: in
     disk, file = "", sqlite_file(config.etl.ledger)
     if file is not None:
         free_mib = shutil.disk_usage(file.parent).free >> 20
-        disk = f" ({free_mib} MiB are free; `fuser {file}` names programs that may lock it)"
+        disk = f" ({free_mib} MiB are free; `fuser {file}` shows programs that may lock it)"
     return _problem(
-        f"a driver runs ({address}), and none has written to the ledger for {age}: nothing closes",
-        f"see that the ledger can be written{disk}; if it can, that driver stages a shard alone, "
-        f"and the one that closes does not run: {signs.restart_step}",
+        f"a driver is running ({address}), but none has written to the ledger for {age}, so no "
+        "bucket closes",
+        f"check that the ledger can be written{disk}; if it can, that driver only stages a "
+        f"shard, and the driver that closes buckets is not running: {signs.restart_step}",
         signs.heartbeat_ms or now_ms,
     )
 
@@ -179,19 +181,20 @@ def _read_ledger(
     if not epoch:
         return ComponentStatus(
             ComponentState.NOT_RUNNING,
-            "none has ever run on this ledger; `hourmark etl run` starts one",
+            "no driver has ever run with this ledger; start one with `hourmark etl run`",
         )
     if seen_ms is None:
         return ComponentStatus(
             ComponentState.UNKNOWN,
-            f"the last one took its lease at commit {epoch}, and has given no sign of life yet",
+            f"the last driver took its lease at commit {epoch}, but has not written a heartbeat "
+            "yet",
         )
     if (goodbye_ms := signs.goodbye_ms) is not None:
         detail = f"it was stopped at {format_iso(goodbye_ms)}; `hourmark etl run` starts it again"
         return ComponentStatus(ComponentState.NOT_RUNNING, detail, heard_at_ms=goodbye_ms)
     age = format_age(seen_ms, now_ms)
     of = f"{signs.process}, " if signs.process else ""
-    detail = f"its last sign of life is {age} old ({of}lease of commit {epoch})"
+    detail = f"its last heartbeat is {age} old ({of}lease of commit {epoch})"
     allowed_ms = 1000 * (_UNRESPONSIVE_S if answer == "" else SILENT_SECONDS)
     if abs(now_ms - seen_ms) <= allowed_ms:
         return ComponentStatus(ComponentState.RUNNING, detail, heard_at_ms=seen_ms)
@@ -200,8 +203,9 @@ def _read_ledger(
         return _of_other_clock(seen_ms, now_ms, detail)
     if answer == "":
         problem = _problem(
-            f"it hangs: {signs.process or 'its process'} accepts connections and does not respond, "
-            f"and its last sign of life is {age} old; nothing is staged, and nothing closes",
+            f"it hangs: {signs.process or 'its process'} accepts connections but does not "
+            f"respond, and its last heartbeat is {age} old; nothing is staged, and no bucket "
+            "closes",
             f"{_continue_or_end(signs)} and start it again: `hourmark etl run`",
             seen_ms,
         )
@@ -209,8 +213,9 @@ def _read_ledger(
             ComponentState.SILENT, detail, heard_at_ms=seen_ms, problems=(problem,)
         )
     problem = _problem(
-        f"no driver runs: its last sign of life is {age} old; nothing is staged, and nothing closes",
-        f"{signs.restart_step}; the log of the last one states why it ended",
+        f"no driver is running: the last heartbeat is {age} old; nothing is staged, and no "
+        "bucket closes",
+        f"{signs.restart_step}; the log of the last driver states why it ended",
         seen_ms,
     )
     return ComponentStatus(
@@ -222,7 +227,10 @@ def _continue_or_end(signs: DriverSigns) -> str:
     cont, kill = (
         "" if signs.pid is None else f": `kill -{name} {signs.pid}`" for name in ("CONT", "KILL")
     )
-    return f"continue it if it was suspended (SIGCONT{cont}), else end it (SIGKILL loses nothing{kill})"
+    return (
+        f"if it was suspended, continue it (SIGCONT{cont}); otherwise end it (SIGKILL loses no "
+        f"data{kill})"
+    )
 
 
 def _is_beating(database: Database, seen_ms: int) -> bool:
@@ -242,11 +250,11 @@ def _of_other_clock(seen_ms: int, now_ms: int, detail: str) -> ComponentStatus:
         key="clock:driver",
         subject="clock of the etl driver",
         what=f"it is about {apart_s} s {where} this machine's clock",
-        do="set both by NTP (`timedatectl`, `chronyc tracking`), first the one that is wrong",
+        do="synchronize both with NTP (`timedatectl`, `chronyc tracking`), the wrong one first",
     )
     return ComponentStatus(
         ComponentState.RUNNING,
-        f"it gives signs of life, by a clock {apart_s} s {where} this machine's; {detail}",
+        f"it writes heartbeats, with a clock that is {apart_s} s {where} this machine's; {detail}",
         heard_at_ms=now_ms,
         problems=(problem,),
     )
@@ -269,7 +277,10 @@ def _lost(error: HourmarkError) -> Problem:
 
 
 def _away(error: HourmarkError) -> Problem:
-    do = "see that the database of etl.ledger runs and accepts this user; then repeat the command"
+    do = (
+        "check that the database of etl.ledger is running and accepts this user; then repeat the "
+        "command"
+    )
     if isinstance(error, UsageError):
-        do = "as it says; `hourmark config show` names the file of each setting"
+        do = "follow the message; `hourmark config show` shows the file of each setting"
     return Problem(cause=CauseClass.SERVER, key="ledger", subject="ledger", what=str(error), do=do)

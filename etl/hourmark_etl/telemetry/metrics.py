@@ -196,7 +196,7 @@ class EtlMetrics:
         )
         self.late_seconds = counter(
             "hourmark_etl_late_seconds",
-            "Over all late events: from the end of their hour to being staged.",
+            "Seconds from the end of the hour to staging, summed over all late events.",
         )
         self.events_promised = counter(
             "hourmark_etl_events_promised", "Events promised by audit records staged."
@@ -209,11 +209,13 @@ class EtlMetrics:
         )
         self.batch_seconds = histogram(
             "hourmark_etl_batch_seconds",
-            "From a micro-batch's begin to its commit.",
+            "Seconds from the start of a micro-batch to its commit.",
             buckets=_BATCH_SECONDS,
         )
         self.batch_phase_seconds = counter(
-            "hourmark_etl_batch_phase_seconds", "Where Spark spent micro-batches' time.", "phase"
+            "hourmark_etl_batch_phase_seconds",
+            "Seconds that Spark spent in each phase of micro-batches.",
+            "phase",
         )
         self.queries_ended = counter(
             "hourmark_etl_queries_ended",
@@ -233,7 +235,7 @@ class EtlMetrics:
         )
         self.closing_delay = histogram(
             "hourmark_etl_closing_delay_seconds",
-            "From an hour's end to its _SUCCESS.",
+            "Seconds from the end of an hour to its _SUCCESS file.",
             buckets=_CLOSING_SECONDS,
         )
         self.events_closed = counter(
@@ -243,7 +245,8 @@ class EtlMetrics:
             "hourmark_etl_duplicates_removed", "Rows dropped as duplicates."
         )
         self.unaudited = counter(
-            "hourmark_etl_unaudited_events", "Bucketed events that no audit record promised yet."
+            "hourmark_etl_unaudited_events",
+            "Events in closed buckets without an audit record so far.",
         )
         self.last_poll = gauge(
             "hourmark_etl_last_poll_timestamp_seconds", "Unix time of the driver's last poll."
@@ -254,14 +257,16 @@ class EtlMetrics:
         )
         self.open_bucket_age = gauge(
             "hourmark_etl_open_bucket_age_seconds",
-            "Since the end of the oldest hour that is not closed.",
+            "Seconds since the end of the oldest hour that is not closed.",
         )
         self.oldest_open = gauge(
             "hourmark_etl_oldest_open_buckets_seconds",
             f"The same of the {OLDEST_SHOWN} oldest, by type.",
             ["type"],
         )
-        self.types_in_alarm = gauge("hourmark_etl_types_in_alarm", "Types whose last proof failed.")
+        self.types_in_alarm = gauge(
+            "hourmark_etl_types_in_alarm", "Event types whose last proof failed."
+        )
         self.buckets_in_conflict = gauge(
             "hourmark_etl_buckets_in_conflict",
             "Open buckets of a range with two audit records that differ.",
@@ -277,9 +282,11 @@ class EtlMetrics:
         self.overrides = gauge(
             "hourmark_etl_overrides", "Overrides (`bucket force`) that are not carried out yet."
         )
-        self.reporters = gauge("hourmark_etl_reporters", "Hosts' sources and services.", ["state"])
+        self.reporters = gauge(
+            "hourmark_etl_reporters", "Sources and services of hosts.", ["state"]
+        )
         self.pending_bytes = gauge(
-            "hourmark_etl_host_pending_bytes", "Bytes hosts have yet to send."
+            "hourmark_etl_host_pending_bytes", "Bytes that hosts have not sent yet."
         )
         self.lost_bytes = gauge(
             "hourmark_etl_host_lost_bytes", "Bytes lost on hosts before they were read."
@@ -290,8 +297,8 @@ class EtlMetrics:
         )
         self.watermark_lag = gauge(
             "hourmark_etl_watermark_lag_seconds",
-            "How far behind now all of a type's sources have caught up, over types and "
-            "the last 5 minutes.",
+            "Seconds since all sources of a type were last caught up, over all types and the "
+            "last 5 minutes.",
             ["statistic"],
         )
 

@@ -261,7 +261,9 @@ def format_progress(
         parts.append(f"{format_count(increase.files, 'file')} in {batches} of {each_s:.1f} s")
     closed = f"{format_count(increase.buckets, 'bucket')} closed"
     parts.append(
-        f"{closed}, {increase.not_proved:,.0f} not as proved" if increase.not_proved else closed
+        f"{closed}, {increase.not_proved:,.0f} of them not proved"
+        if increase.not_proved
+        else closed
     )
     parts.append(catch_up)
     if overdue is not None:
@@ -272,7 +274,7 @@ def format_progress(
             f"(`hourmark bucket why {overdue.event_type} {overdue.hour}`)"
         )
     if closing_error:
-        parts.append(f"closing waits: {closing_error}")
+        parts.append(f"closing is blocked: {closing_error}")
     return "; ".join(parts)
 
 

@@ -50,8 +50,9 @@ def storage_server(config: Config) -> list[ServerStatus]:
             _unhealthy(
                 "namenode",
                 address,
-                f"does not answer: {getattr(error, 'reason', error)}",
-                "see that it runs and its log; until then nothing is staged, and nothing closes",
+                f"does not respond: {getattr(error, 'reason', error)}",
+                "check that it is running, and check its log; until then, nothing is staged and "
+                "no bucket closes",
             )
         ]
     if info is None:
@@ -64,16 +65,16 @@ def _local_folder(config: Config, folder: Path) -> ServerStatus:
     try:
         is_empty = not folder.is_dir() or not any(folder.iterdir())
     except PermissionError:
-        detail = "exists; this user may not list it"
+        detail = "exists, but this user has no permission to list it"
         return ServerStatus(name="storage", address=root, healthy=True, detail=detail)
     if is_empty:
         if _has_closed_buckets(config):
             return _unhealthy(
                 "storage",
                 root,
-                f"the folder {'is empty' if folder.is_dir() else 'does not exist'}, and the ledger "
-                "has closed buckets in it",
-                "mount it, or correct storage.root; until then nothing closes",
+                f"the folder {'is empty' if folder.is_dir() else 'does not exist'}, but "
+                "according to the ledger it contains closed buckets",
+                "mount it, or correct storage.root; until then, no bucket closes",
             )
         return ServerStatus(name="storage", address=root, healthy=True, detail="not written yet")
     free_mib = shutil.disk_usage(folder).free >> 20
@@ -81,8 +82,8 @@ def _local_folder(config: Config, folder: Path) -> ServerStatus:
         return _unhealthy(
             "storage",
             root,
-            f"{free_mib} MiB are free, at least {FREE_MIB_MIN} should be: soon nothing is staged, "
-            "and nothing closes",
+            f"{free_mib} MiB are free, but at least {FREE_MIB_MIN} are needed: soon nothing can "
+            "be staged, and no bucket can close",
             "free space on its disk (docs/runbooks/disk-full.md)",
         )
     return ServerStatus(name="storage", address=root, healthy=True, detail="exists")
@@ -115,7 +116,7 @@ def evaluate_namenode_info(address: str, info: Mapping[str, Any]) -> ServerStatu
         return _unhealthy(
             "namenode",
             address,
-            "in safe mode: nothing can be written",
+            "in safe mode, so nothing can be written",
             LEAVE_SAFE_MODE,
         )
     if missing := int(info.get("NumberOfMissingBlocks", 0)):
@@ -123,19 +124,21 @@ def evaluate_namenode_info(address: str, info: Mapping[str, Any]) -> ServerStatu
             "namenode",
             address,
             f"{missing} blocks have no replica left",
-            "bring back DataNodes; `hdfs fsck /` names the files",
+            "start the missing DataNodes; `hdfs fsck /` lists the files",
         )
     if (free := float(info.get("PercentRemaining", 100.0))) < FREE_PERCENT_MIN:
         return _unhealthy(
             "namenode",
             address,
-            f"{free:.1f} % of the DataNodes' disks are free: soon nothing is staged, and nothing "
-            "closes",
+            f"{free:.1f} % of the DataNodes' disks are free: soon nothing can be staged, and no "
+            "bucket can close",
             "add disks or DataNodes, or delete what is not needed (docs/runbooks/disk-full.md)",
         )
     live = len(_nodes(info))
     if not live:
-        return _unhealthy("namenode", address, "no live DataNode", "see that DataNodes run")
+        return _unhealthy(
+            "namenode", address, "no live DataNode", "check that DataNodes are running"
+        )
     return ServerStatus(
         name="namenode", address=address, healthy=True, detail=f"{live} live DataNodes"
     )
@@ -150,7 +153,7 @@ def _silent_datanodes(info: Mapping[str, Any]) -> Iterator[ServerStatus]:
             "datanode",
             name_some(silent),
             f"no heartbeat to the NameNode for over {SILENT_S} s",
-            "on that host: see that the DataNode runs and its log",
+            "on that host, check that the DataNode is running, and check its log",
         )
 
 

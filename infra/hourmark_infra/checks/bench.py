@@ -35,8 +35,8 @@ def bench(context: click.Context, name: str, arguments: tuple[str, ...]) -> None
     names = sorted(file.stem for file in found if not file.stem.startswith(("etl_", "delivery_")))
     if name not in names:
         raise UsageError(
-            f"there is no benchmark {name!r}; there are {', '.join(names)}. Example: "
-            "hourmark bench etl --json"
+            f"unknown benchmark {name!r}; allowed: {', '.join(names)}. Example: hourmark bench "
+            "etl --json"
         )
     export_java_home()
     environment = {**os.environ, "PYTHONPATH": str(root)}

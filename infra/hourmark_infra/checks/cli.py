@@ -154,28 +154,29 @@ def whole_suite(arguments: Sequence[str]) -> Plan:
 @click.option(
     "--quick",
     is_flag=True,
-    help="Without the slow tests, and those that need the real stack or kill parts of it.",
+    help="Omit slow tests and tests that need the real stack or kill parts of it.",
 )
 @click.option(
     "--long",
     "long_tier",
     is_flag=True,
-    help="The tests that are too long for every run, instead of the others.",
+    help="Run only the tests that take too long for every run.",
 )
 @click.option(
     "--acceptance",
     is_flag=True,
-    help="Each way to install it, from a clean machine to closed buckets and a judge.",
+    help="Test each installation method, from a clean machine to closed buckets that the judge "
+    "accepts.",
 )
 @click.option(
     "--containers",
     is_flag=True,
-    help="The tests in containers alone; they need a container engine.",
+    help="Run only the tests in containers, which need a container engine.",
 )
 @click.option(
     "--pythons",
     is_flag=True,
-    help="Wheels and some tests on each supported Python that is found on this machine.",
+    help="Test the wheels with each supported Python on this machine.",
 )
 @click.argument("pytest_arguments", nargs=-1, type=click.UNPROCESSED)
 def test(
@@ -277,6 +278,6 @@ def project(what: str) -> Path:
     root = Path(__file__).parents[3]
     if not (root / "pyproject.toml").is_file():
         raise UsageError(
-            f"{what} not part of an installed Hourmark; work in a checkout, with ./hourmark"
+            f"{what} not part of an installed Hourmark; use a checkout, with ./hourmark"
         )
     return root

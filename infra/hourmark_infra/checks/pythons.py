@@ -66,7 +66,7 @@ def untested(interpreters: dict[str, Path | None]) -> list[str]:
         all versions are installed.
     """
     return [
-        f"{f'Python {version}':<22} untested: no interpreter is found here"
+        f"{f'Python {version}':<22} untested: no interpreter was found on this machine"
         for version in interpreters
         if not interpreters[version]
     ]
@@ -95,6 +95,6 @@ def _candidates(version: str) -> Iterator[Path]:
 
 def _runs(python: Path, version: str) -> bool:
     # pyenv's shims exist for versions that are not installed.
-    told = [str(python), "-c", "import sys, venv; print('%d.%d' % sys.version_info[:2])"]
-    done = subprocess.run(told, capture_output=True, text=True, check=False)
+    command = [str(python), "-c", "import sys, venv; print('%d.%d' % sys.version_info[:2])"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.returncode == 0 and done.stdout.strip() == version

@@ -120,8 +120,8 @@ def run_checks(lanes: Sequence[Sequence[Check]], root: Path, last: Sequence[Chec
         still, repeated = _repeat(failed, root, forwarder)
         if forwarder.signal_number is not None:
             click.echo(
-                f"ended by {signal.Signals(forwarder.signal_number).name}, with all that the checks "
-                "had started",
+                f"ended by {signal.Signals(forwarder.signal_number).name}, together with all "
+                "processes that the checks had started",
                 err=True,
             )
             return 128 + forwarder.signal_number

@@ -63,7 +63,7 @@ def check_role(container: Container) -> Health:
         return _check_application_log(container)
     server = container.server()
     return (
-        Health(False, f"the role {container.name} has no health")
+        Health(False, f"the role {container.name} has no health check")
         if server is None
         else server.check_health()
     )
@@ -73,7 +73,7 @@ def _check_http(url: str, verify: ssl.SSLContext | bool = True) -> Health:
     try:
         answer = httpx.get(url, verify=verify, timeout=_ANSWER_S, trust_env=False)
     except httpx.HTTPError as error:
-        return Health(False, f"no answer from {url}: {error}")
+        return Health(False, f"no response from {url}: {error}")
     return Health(answer.is_success, f"{url} answers {answer.status_code}")
 
 

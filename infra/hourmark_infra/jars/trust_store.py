@@ -47,13 +47,13 @@ def trust_store_options(environment: Mapping[str, str], store: Path) -> tuple[st
         encoded = [ssl.PEM_cert_to_DER_cert(each) for each in certificates]
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"SSL_CERT_FILE = {named!r} cannot be read: {error}; name a file with certificates in "
-            "PEM format, or unset the variable"
+            f"SSL_CERT_FILE = {named!r} cannot be read: {error}; set it to a file with "
+            "certificates in PEM format, or unset it"
         ) from error
     if not encoded:
         raise ConfigError(
-            f"SSL_CERT_FILE = {named!r} has no certificates; name a file with certificates in PEM "
-            "format, or unset the variable"
+            f"SSL_CERT_FILE = {named!r} has no certificates; set it to a file with certificates "
+            "in PEM format, or unset it"
         )
     store.write_bytes(render_key_store(encoded))
     return (f"-Djavax.net.ssl.trustStore={store}", "-Djavax.net.ssl.trustStoreType=jks")

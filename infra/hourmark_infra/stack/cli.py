@@ -29,7 +29,8 @@ from hourmark_infra.stack.servers import is_mirror_installed
 @click.option(
     "--bucket-seconds",
     type=int,
-    help="Length of buckets: 60 is a bucket a minute. Default: as before, at first 3600.",
+    help="Length of buckets; 60 means one bucket per minute. Default: the previous value, at "
+    "first 3600.",
 )
 @clusters_option(2)
 @json_option
@@ -118,7 +119,7 @@ def down(as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 def purge(yes: bool, as_json: bool) -> None:
     """Stop the local stack and delete its data: topics, schemas, buckets, ledger, logs, ports.

@@ -142,9 +142,9 @@ class LocalStack:
             )
             if clusters not in (None, state.clusters):
                 raise UsageError(
-                    f"the stack in {home} has {state.clusters} Kafka cluster(s) that hold its "
-                    "events; leave --clusters "
-                    "out, or delete the stack and its data with `hourmark purge` first"
+                    f"the stack in {home} has {state.clusters} Kafka cluster(s) that contain its "
+                    "events; omit --clusters, or delete the stack and its data with `hourmark "
+                    "purge` first"
                 )
             # A stack of an earlier version lacks some ports.
             missing = tuple(name for name in PORT_NAMES if name not in state.ports)
@@ -226,7 +226,7 @@ class LocalStack:
             UsageError: The stack has no server of this name. The message lists the valid names.
         """
         if name not in self._servers:
-            raise UsageError(f"no server {name!r}; there are {', '.join(self._servers)}")
+            raise UsageError(f"unknown server {name!r}; allowed: {', '.join(self._servers)}")
         return self._servers[name]
 
     def process(self, name: str) -> Process | None:

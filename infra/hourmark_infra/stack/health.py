@@ -87,9 +87,9 @@ def check_namenode(address: str) -> Health:
     if "Resources are low" in bean.get("Safemode", ""):
         return Health(
             False,
-            "in safe mode: the disk of its data folder is almost full",
-            "make room on this disk; then restart the NameNode, or run `hdfs dfsadmin -safemode "
-            "leave`",
+            "in safe mode, because the disk of its data folder is almost full",
+            "free space on this disk; then restart the NameNode, or run `hdfs dfsadmin "
+            "-safemode leave`",
         )
     if bean.get("Safemode"):
         return Health(False, "in safe mode: nothing can be written", LEAVE_SAFE_MODE)
@@ -97,7 +97,7 @@ def check_namenode(address: str) -> Health:
     return Health(
         live > 0,
         f"{live} live datanode{'' if live == 1 else 's'}",
-        "" if live else "see that DataNodes run (docs/runbooks/datanode-down.md)",
+        "" if live else "check that DataNodes are running (docs/runbooks/datanode-down.md)",
     )
 
 
@@ -123,7 +123,7 @@ def check_datanode(address: str, namenode: str) -> Health:
     except _NoUsableResponse as error:
         return Health(
             False,
-            f"it runs, but its NameNode cannot be asked for it: {error}",
+            f"it runs, but its NameNode cannot report its state: {error}",
             "resolve the problem of the NameNode first",
         )
     nodes = json.loads(bean.get("LiveNodes", "{}")).values()
@@ -193,7 +193,7 @@ def check_mirror_watch(address: str) -> Health:
         answer = _HTTP.get(f"http://{address}/metrics")
     except httpx.HTTPError as error:
         return Health(False, f"no metrics: {error}")
-    return Health(answer.is_success, f"metrics answer {answer.status_code}")
+    return Health(answer.is_success, f"metrics respond with status {answer.status_code}")
 
 
 class _NoUsableResponse(Exception):
@@ -215,11 +215,13 @@ def _get_json(address: str, path: str) -> Any:
     except httpx.ConnectError as error:
         raise _NoUsableResponse("does not listen") from error
     except httpx.HTTPStatusError as error:
-        raise _NoUsableResponse(f"answers {error.response.status_code} to {path}") from error
+        raise _NoUsableResponse(
+            f"responds with status {error.response.status_code} to {path}"
+        ) from error
     except httpx.HTTPError as error:
-        raise _NoUsableResponse(f"no answer: {error}") from error
+        raise _NoUsableResponse(f"no response: {error}") from error
     except ValueError as error:
-        raise _NoUsableResponse(f"no JSON at {path}") from error
+        raise _NoUsableResponse(f"the response at {path} is not JSON") from error
 
 
 def _with_ip_address(address: str) -> str:

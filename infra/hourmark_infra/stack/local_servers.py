@@ -71,7 +71,7 @@ def _stopped(home: Path, at_ms: int) -> ServerStatus:
         healthy=False,
         is_stopped=True,
         detail=f"`hourmark down` stopped its servers at {at:%Y-%m-%d %H:%M:%S}Z; data is kept",
-        do="`hourmark up` starts the servers, `hourmark run` the components as well",
+        do="`hourmark up` starts the servers; `hourmark run` also starts the components",
         since_ms=at_ms,
     )
 
@@ -80,11 +80,14 @@ def _with_next_step(server: ServerStatus) -> ServerStatus:
     if server.healthy or server.do:
         return server
     if server.pid is not None:
-        do = f"see its log {server.log}; if it hangs, end process {server.pid}, then `hourmark up`"
+        do = (
+            f"check its log {server.log}; if it hangs, end process {server.pid}, then run "
+            "`hourmark up`"
+        )
         return dataclasses.replace(server, do=do)
     logged = ""
     with contextlib.suppress(OSError):
         last = dt.datetime.fromtimestamp(Path(server.log).stat().st_mtime, dt.UTC)
-        logged = f"; the last entry of its log is of {last:%Y-%m-%d %H:%M:%S}Z"
-    do = f"`hourmark up` starts it; its log: {server.log}"
+        logged = f"; the last entry of its log was written at {last:%Y-%m-%d %H:%M:%S}Z"
+    do = f"start it with `hourmark up`; its log: {server.log}"
     return dataclasses.replace(server, detail=f"{server.detail}{logged}", do=do)

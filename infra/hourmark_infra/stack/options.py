@@ -34,6 +34,7 @@ def clusters_option(first: Clusters, *, kept: bool = True) -> Callable[[_F], _F]
     return click.option(
         "--clusters",
         type=_NumberChoice(["1", "2"]),
-        help="Of Kafka: 2 are an edge and a central one, with a mirror between them; 1 is both. "
-        f"Default: {'as before, at first ' if kept else ''}{first}.",
+        help="Number of Kafka clusters. 2: an edge and a central cluster, with a mirror between "
+        "them; 1: one cluster is both. Default: "
+        f"{'the previous value, at first ' if kept else ''}{first}.",
     )

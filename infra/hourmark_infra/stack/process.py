@@ -106,7 +106,7 @@ def spawn(command: Sequence[str], environment: Mapping[str, str], mark: str, log
     started = start_id(pid)
     while start_id(pid) and not _has_environment(pid):
         time.sleep(0.001)
-    return Process(pid, started or "ended at once")
+    return Process(pid, started or "ended immediately")
 
 
 def _has_environment(pid: int) -> bool:

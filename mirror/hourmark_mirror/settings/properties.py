@@ -103,13 +103,13 @@ def target_cluster(config: Config) -> KafkaCluster:
     """
     if config.kafka.central is None:
         raise ConfigError(
-            "kafka.central is absent, so one cluster is both edge and central: no mirror needed. "
-            "Where there are two, set kafka.central.bootstrap"
+            "kafka.central is not set, so one cluster is both edge and central, and no mirror "
+            "is needed. If there are two clusters, set kafka.central.bootstrap"
         )
     if config.kafka.edge_alias == TARGET_ALIAS:
         raise ConfigError(
-            f"kafka.edge_alias = {TARGET_ALIAS!r}: taken by the target; allowed: any "
-            "other name, such as 'edge'"
+            f"kafka.edge_alias = {TARGET_ALIAS!r}: reserved for the target; allowed: any other "
+            "name, such as 'edge'"
         )
     return config.kafka.central
 

@@ -127,9 +127,9 @@ def check_bootstrap(alias: str, cluster: KafkaCluster) -> None:
     """
     if "@" in cluster.bootstrap:
         raise ConfigError(
-            f"kafka: the bootstrap addresses of cluster {alias!r} contain @, which MirrorMaker "
-            "2 refuses; allowed: host:port, "
-            "comma separated. Give the login as the properties sasl.username and sasl.password"
+            f"kafka: the bootstrap addresses of cluster {alias!r} contain @, which MirrorMaker 2 "
+            "refuses; allowed: host:port, comma separated. Set the login in the properties "
+            "sasl.username and sasl.password"
         )
 
 

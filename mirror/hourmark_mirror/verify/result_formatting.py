@@ -92,11 +92,11 @@ def _span(compared: ComparedPartition, span: FaultSpan) -> str:
     edge = _range("edge offset", span.edge_first, span.edge_last)
     central = _range("central offset", span.central_first, span.central_last)
     where = {
-        "missing": f"{edge} not on the target",
-        "doubled": f"{edge} again at {central}",
+        "missing": f"{edge} is not on the target",
+        "doubled": f"{edge} is repeated at {central}",
         "foreign": f"{central} is not at the edge"
         + (f", before {edge}" if span.edge_first is not None else ""),
-        "altered": f"{edge} has other content at {central}",
+        "altered": f"{edge} has different content at {central}",
     }[span.kind]
     return f"{compared.partition}: {where} ({span.count} records)"
 

@@ -90,10 +90,10 @@ class UnverifiedReason(StrEnum):
         NOTHING_NEW: No record has been written since the first observation.
     """
 
-    LOSS = "a loss of it stands"
+    LOSS = "a loss of its records was not accepted"
     NO_REMOTE = "it has no remote topic"
-    NOT_COMPARED = "of a partition with new records none was compared yet"
-    NOTHING_NEW = "no record came since the first look"
+    NOT_COMPARED = "a partition has new records, but none was compared yet"
+    NOTHING_NEW = "no record was written since the first observation"
 
 
 class WatchResult(NamedTuple):
@@ -434,9 +434,9 @@ def _different(observation: MirrorObservation) -> Iterator[Alarm]:
     for p, sample in observation.samples.items():
         if sample.differs is not None:
             text = (
-                f"{p}: edge offset {sample.differs} is not in its place on the target; "
-                f"{sample.compared} records of offsets "
-                f"{sample.covered.first} to {sample.covered.end - 1} were compared"
+                f"{p}: edge offset {sample.differs} is missing at its position on the target; "
+                f"{sample.compared} records of offsets {sample.covered.first} to "
+                f"{sample.covered.end - 1} were compared"
             )
             yield Alarm(AlarmName.CONTENTS_DIFFER, str(p), text, p.topic)
 

@@ -150,13 +150,13 @@ def save_departed(
     head, size = unread
     if position.offset == 0 and not (head and size):  # without its beginning it could be any
         return []
-    told = (
+    values = (
         (position.head, position.offset, position.anchor, high)
         if position.offset
         else (head, size, b"", high)
     )
     return [
-        ("INSERT INTO departed (head, offset, anchor, high) VALUES (?,?,?,?)", told),
+        ("INSERT INTO departed (head, offset, anchor, high) VALUES (?,?,?,?)", values),
         (
             "DELETE FROM departed WHERE number <= (SELECT max(number) FROM departed) - ?",
             (DEPARTED_MAX,),

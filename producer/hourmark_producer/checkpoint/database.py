@@ -115,7 +115,7 @@ CREATE TABLE IF NOT EXISTS kept (file_id TEXT PRIMARY KEY, generation INTEGER NO
 CREATE TABLE IF NOT EXISTS targets (file_id TEXT PRIMARY KEY, path BLOB NOT NULL);
 """
 _BEGUN: Final = "CREATE TABLE IF NOT EXISTS begun (source TEXT PRIMARY KEY);"
-_LOOK_AT_DISK: Final = "is the disk full, or not writable?"
+_LOOK_AT_DISK: Final = "check that the disk is writable and has free space"
 _DISK_ERRORS: Final = frozenset(
     (
         sqlite3.SQLITE_FULL,
@@ -441,7 +441,7 @@ class Checkpoint:
             db.execute("COMMIT")
         except sqlite3.Error as error:
             raise CheckpointFailed(
-                f"no checkpoint can be made at {path}: {error}; {_LOOK_AT_DISK}"
+                f"cannot create a checkpoint at {path}: {error}; {_LOOK_AT_DISK}"
             ) from error
         finally:
             db.close()
@@ -480,7 +480,7 @@ class Checkpoint:
             ((version, host_id),) = db.execute("SELECT format, host_id FROM meta").fetchall()
             if version not in (FORMAT, SEVERAL, BESIDE):
                 raise CheckpointBroken(
-                    f"it has format {version}, this version of Hourmark reads formats "
+                    f"it has format {version}, but this version of Hourmark reads only formats "
                     f"{FORMAT} to {BESIDE}"
                 )
             db.execute("PRAGMA journal_mode=WAL")
@@ -493,9 +493,9 @@ class Checkpoint:
             _check_schema(db)
             if integrity.log_was_lost(db, log_is_there=log_is_there):
                 raise CheckpointBroken(
-                    "the last run did not end in order, and its write-ahead log (…-wal) is not "
-                    "there: it was removed, or not "
-                    "copied along; what was sent last is not known"
+                    "the previous run was not shut down cleanly, and its write-ahead log "
+                    "(…-wal) is missing: it was removed or not copied, so the latest position "
+                    "is unknown"
                 )
             bodies = open_bodies(db, _beside(path))
             integrity.restart_log(db)
@@ -551,12 +551,12 @@ class Checkpoint:
         )
         if ticket.error is not None:
             raise CheckpointFailed(
-                f"the checkpoint cannot be written: {ticket.error}; is the disk full?"
+                f"the checkpoint cannot be written: {ticket.error}; check that the disk is not full"
             ) from ticket.error
 
     def _write(self, batch: list[_Ticket]) -> None:
         error: sqlite3.Error | OSError | None = sqlite3.OperationalError(
-            "the write did not end"
+            "the write did not finish"
         )  # until COMMIT has returned
         changes = [change for ticket in batch for change in ticket.changes]
         try:
@@ -666,7 +666,7 @@ class Checkpoint:
                 return read_body(self._db, self._bodies, sequence)
         except (sqlite3.Error, OSError, BodyDamaged) as error:
             raise CheckpointFailed(
-                f"the checkpoint cannot be read: {error}; look at the disk"
+                f"the checkpoint cannot be read: {error}; check the disk"
             ) from error
 
     def losses(self) -> dict[str, Losses]:
@@ -711,7 +711,7 @@ class Checkpoint:
                 return query(self._db)
         except sqlite3.Error as error:
             raise CheckpointFailed(
-                f"the checkpoint cannot be read: {error}; look at the disk"
+                f"the checkpoint cannot be read: {error}; check the disk"
             ) from error
 
     def occasions(self) -> list[Loss]:

@@ -89,8 +89,8 @@ class Generations:
                 write_durably(path, self._content())
             except OSError as error:
                 raise ConfigError(
-                    f"{path} cannot be written: {error.strerror}; name a folder that this "
-                    "user may write"
+                    f"{path} cannot be written: {error.strerror}; use a folder that this user "
+                    "can write to"
                 ) from error
 
     def find_generation(self, file_id: str, head: bytes) -> int:

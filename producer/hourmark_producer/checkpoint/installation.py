@@ -23,13 +23,12 @@ from hourmark_producer.checkpoint.generations import read_owner
 from hourmark_producer.counters import Loss
 
 REREAD_REPEATS: Final = (
-    "every file that is still there is sent again from its start; lines keep their ids and are "
-    "dropped as duplicates, except "
-    "those whose time is not in the line itself, records that a flush ended early "
-    "(record_start), and, where the file "
-    "`generations` is gone too and no tailer.second_state_dir has it, those of files that were "
-    "truncated before: these may "
-    "repeat. What was on its way, or unread, of files that are gone is unknown loss"
+    "every existing file is sent again from its start. Lines keep their ids and are dropped as "
+    "duplicates, except lines without a time of their own, records that a flush ended early "
+    "(record_start), and, if the file `generations` is lost too and tailer.second_state_dir has "
+    "no copy of it, lines of files that were truncated before: these may be duplicated. If "
+    "files no longer exist, the loss of their unread or unacknowledged content is recorded as "
+    "unknown"
 )
 CHECKPOINT: Final = "checkpoint.sqlite"
 _LOG = logging.getLogger(__name__)
@@ -76,21 +75,19 @@ def open_installation(
     """
     folder = StateFolder(state_dir, "tailer")
     host_id = folder.host_id() or (read_owner(second) if second is not None else None)
-    path, anew = state_dir / CHECKPOINT, False
+    path, is_new = state_dir / CHECKPOINT, False
     if not path.exists():
         if host_id is not None and not reread:
             raise UsageError(
-                f"{state_dir} has a host "
-                f"id{'' if folder.host_id() else f' ({second} names it)'} but no checkpoint, so "
-                "it is not "
-                f"known what was sent. Put {path.name} back, or start with --reread: "
-                f"{REREAD_REPEATS}"
+                f"{state_dir} has a host id{'' if folder.host_id() else f' ({second} names it)'} "
+                f"but no checkpoint, so it is unknown which data was sent. Restore {path.name}, "
+                f"or start with --reread: {REREAD_REPEATS}"
             )
         _remove_journals(path)
-        anew = host_id is not None  # then all is read again, from its start
-        Checkpoint.create(path, host_id or new_host_id(), begun=sources if anew else ())
+        is_new = host_id is not None  # then all is read again, from its start
+        Checkpoint.create(path, host_id or new_host_id(), begun=sources if is_new else ())
     checkpoint, known_as, broken = _open(path, sources, reread=reread, host_id=host_id)
-    if anew or broken:
+    if is_new or broken:
         _doubt(checkpoint, path, sources)
     if folder.host_id() is None and host_id in (None, known_as):
         folder.save_host_id(known_as)
@@ -98,8 +95,7 @@ def open_installation(
         checkpoint.close()
         raise UsageError(
             f"{path} belongs to host id {known_as}, but {state_dir / 'host-id'} says {host_id}: "
-            "one of them was copied from "
-            "another host. Put the right one back"
+            "one of them was copied from another host. Restore the correct one"
         )
     return checkpoint, known_as
 
@@ -124,12 +120,13 @@ def _open(
     except CheckpointBroken as error:
         if not reread:
             raise UsageError(
-                f"the checkpoint {path} cannot be used: {error}. Put a good one back, or "
-                f"start with --reread: {REREAD_REPEATS}"
+                f"the checkpoint {path} cannot be used: {error}. Restore a valid copy, or start "
+                f"with --reread: {REREAD_REPEATS}"
             ) from error
         aside = _aside(path)
         _LOG.warning(
-            "the checkpoint %s cannot be used (%s); it is kept as %s, and all files are read again",
+            "the checkpoint %s cannot be used (%s); it was renamed to %s, and all files are "
+            "read again",
             path,
             error,
             aside.name,

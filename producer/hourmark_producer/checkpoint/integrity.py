@@ -42,7 +42,7 @@ _LOG_HEADER: Final = struct.Struct(
 _FRAME_HEADER: Final = struct.Struct(">II8sII")  # page, pages after a commit or 0, salts, checksum
 _MAGIC: Final = 0x377F0682  # or one more: then checksums are big-endian
 _TORN_MAX: Final = 1  # commits
-_DAMAGED: Final = "was damaged: what was sent last is not known"
+_DAMAGED: Final = "was damaged, so the latest position is unknown"
 
 
 class WalIndexHeader(NamedTuple):
@@ -94,7 +94,8 @@ def find_log_damage(path: Path) -> str:
     recovered = _count_recoverable_frames(log, frames, order)
     if index is not None and _is_of(index, log, frames) and recovered < index.frames:
         return (
-            f"its write-ahead log holds {recovered} whole frames of {index.frames}: it {_DAMAGED}"
+            f"its write-ahead log contains {recovered} valid frames of {index.frames}: it "
+            f"{_DAMAGED}"
         )
     salts = _salts(log, order)
     own = (
@@ -103,8 +104,8 @@ def find_log_damage(path: Path) -> str:
     commits = max((sum(frame.is_commit for frame in run) for run in own), default=0)
     if commits > _TORN_MAX:
         return (
-            f"after frame {recovered}, and one that is not whole, its write-ahead log goes on "
-            f"with other commits: it {_DAMAGED}"
+            f"after frame {recovered} and an incomplete frame, its write-ahead log contains "
+            f"further commits: it {_DAMAGED}"
         )
     return ""
 

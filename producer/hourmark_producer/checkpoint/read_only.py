@@ -104,8 +104,8 @@ def read_snapshot(path: Path) -> CheckpointSnapshot:
     """
     if not path.exists():
         raise UsageError(
-            f"there is no checkpoint at {path}: no tailer has run with this "
-            "tailer.state_dir; `hourmark tail` starts one"
+            f"there is no checkpoint at {path}: no tailer has run with this tailer.state_dir "
+            "yet; start one with `hourmark tail`"
         )
     with open_read_only(path) as db:
         ((host_id,),) = db.execute("SELECT host_id FROM meta").fetchall()
@@ -155,11 +155,12 @@ def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
     except sqlite3.Error as error:
         if not os.access(path, os.R_OK) or not os.access(path.parent, os.X_OK | os.R_OK):
             raise UsageError(
-                f"{path} may not be read by this user; ask as the tailer's user, or as root"
+                f"{path} cannot be read by this user; run the command as the tailer's user, or "
+                "as root"
             ) from error
         raise Unavailable(
-            f"the checkpoint {path} cannot be read: {error}; try again, then look at the "
-            "tailer's log"
+            f"the checkpoint {path} cannot be read: {error}; try again; if the error persists, "
+            "check the tailer's log"
         ) from error
 
 

@@ -164,7 +164,9 @@ class BodyFile:
         """
         body = os.pread(self._descriptor, extent.size, extent.at)
         if len(body) != extent.size or body[-_ENDING_BYTES:] != extent.ending:
-            raise BodyDamaged(f"a range's body is not at byte {extent.at}, where it was written")
+            raise BodyDamaged(
+                f"the body of a range is missing at byte {extent.at}, where it was written"
+            )
         return body
 
     def check(self, lengths: Mapping[int, int]) -> None:
@@ -186,7 +188,9 @@ class BodyFile:
             except zstandard.ZstdError:
                 is_whole = False
             if not is_whole:
-                raise BodyDamaged(f"a range's body at byte {extent.at} is not as it was written")
+                raise BodyDamaged(
+                    f"the body of a range at byte {extent.at} was changed after it was written"
+                )
 
     def _find_free_space(self, size: int, placed: Collection[Extent]) -> int:
         at = 0

@@ -53,8 +53,8 @@ def check_source(source: TailedSource, where: str) -> None:
     for glob in source.exclude:
         if not glob or ("/" in glob and not glob.startswith("/")):
             raise ConfigError(
-                f"{where}.exclude = {glob!r}: allowed: absolute globs, as "
-                "/var/log/old/**, or names, as *.debug"
+                f"{where}.exclude = {glob!r}: allowed: absolute globs, such as /var/log/old/**, "
+                "or names, such as *.debug"
             )
     if source.read_from not in ("start", "end"):
         try:
@@ -63,7 +63,7 @@ def check_source(source: TailedSource, where: str) -> None:
             has_zone = False
         if not has_zone:
             raise ConfigError(
-                f"{where}.read_from = {source.read_from!r}: allowed: start, end, a time "
+                f"{where}.read_from = {source.read_from!r}: allowed: start, end, or a time such "
                 "as 2026-11-01T00:00:00Z"
             )
 
@@ -156,7 +156,11 @@ class StartPositions:
         """
         left_out = self._left_out.setdefault(source, {})
         if path not in left_out and len(left_out) < _NAMED_MAX:
-            _LOG.info("source %s: %s is left out, by exclude or ignore_older_seconds", source, path)
+            _LOG.info(
+                "source %s: %s is not tailed, because of exclude or ignore_older_seconds",
+                source,
+                path,
+            )
         left_out[path] = (status.st_dev, status.st_ino)
 
     def is_known_excluded(self, source: str, path: str, status: os.stat_result) -> bool:
@@ -236,8 +240,8 @@ class StartPositions:
             self._written.add(self._seen)
         for file in filter(_begins_later, added):
             _LOG.info(
-                "%s: its first %d bytes are passed over: they were read before, or "
-                "read_from leaves them out",
+                "%s: its first %d bytes are skipped: they were read before, or read_from "
+                "excludes them",
                 file.place.path,
                 file.progress.position.offset,
             )

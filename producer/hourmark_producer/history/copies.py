@@ -132,7 +132,7 @@ def find_origin(
         seen = other.observed.account_since(other.progress).head
         if _will_be_read(files, other) and begins_alike(seen, head):
             raise RetryLater(
-                f"it begins like {other.place.seen_at}, of which nothing is read yet",
+                f"it begins like {other.place.seen_at}, which has not been read yet",
                 is_expected=True,
             )
         if (
@@ -144,12 +144,12 @@ def find_origin(
             )
         ):
             raise RetryLater(
-                f"it holds too little yet to be told from a copy of {other.place.seen_at}",
+                f"it is still too short to be distinguished from a copy of {other.place.seen_at}",
                 is_expected=True,
             )
         if is_new and _is_hardly_known(files, file, other, head):
             raise RetryLater(
-                f"it begins like {other.place.seen_at}, of which too little is known yet",
+                f"it begins like {other.place.seen_at}, of which too little has been read yet",
                 is_expected=True,
             )
         for known in _known_positions(other):
@@ -162,7 +162,7 @@ def find_origin(
                         origin.is_still_read and growing and not _is_truncated(other)
                     ):  # both may have grown since the last scan
                         raise RetryLater(
-                            f"it is a copy of {other.place.seen_at}, and perhaps not whole yet",
+                            f"it is a copy of {other.place.seen_at}, and possibly incomplete",
                             is_expected=True,
                         )
                     return origin
@@ -170,7 +170,8 @@ def find_origin(
             is_part = _is_part(other, known, size, read)
             if growing and head and (is_part or size < 2 * HEAD_BYTES):
                 raise RetryLater(
-                    f"it begins like {other.place.seen_at}; perhaps a copy is being made",
+                    f"it begins like {other.place.seen_at}; it may be a copy that is still being "
+                    "written",
                     is_expected=True,
                 )
             if size >= IDENTIFYING_BYTES and is_part:
@@ -206,7 +207,7 @@ def _origin(files: TrackedFiles, other: TrackedFile, known: FilePosition) -> Cop
         and (is_unseen or (other.descriptor is None and other.unfound > 0))
     ):
         raise RetryLater(
-            f"it is a copy of {other.place.seen_at}, which is looked for", is_expected=True
+            f"it is a copy of {other.place.seen_at}, which is being searched for", is_expected=True
         )
     return CopyOrigin(other, known, not is_over)
 
@@ -221,8 +222,8 @@ def _is_part(
 ) -> bool:
     # whether the candidate is the beginning of the content that was read from `other`
     is_now = known is other.progress.position
-    if is_now and (told := _is_in_log(other, known, size, read)) is not None:
-        return told
+    if is_now and (is_copy := _is_in_log(other, known, size, read)) is not None:
+        return is_copy
     if size <= len(known.head):  # all of it is known to the byte
         return True
     return matches_last_mark(known.marks, size, read)

@@ -134,7 +134,7 @@ class CandidateComparer:
         try:
             opened = self.open(file, path, search)
         except FileNotFoundError as error:  # the next scans of its folder find its new name
-            raise CandidateRenamed(f"{path} was there, and is looked for again") from error
+            raise CandidateRenamed(f"{path} no longer exists and is searched for again") from error
         except (CompressedFileIncomplete, CompressedFileDamaged, CandidateRejected):
             return None
         plain, status, _ = opened
@@ -148,7 +148,7 @@ class CandidateComparer:
                 return None
             if content.grows and self._unfinished.unchanged_s(status) < waits.PACKING_S:
                 raise RetryLater(
-                    f"{path} has no end yet; perhaps {file.place.seen_at} is being packed"
+                    f"{path} is incomplete; {file.place.seen_at} may still be being compressed"
                 )
             if search.truncated_at is not None and (skipped := self._skipped_bytes(file, opened)):
                 # the copy itself sends what is behind that
@@ -181,7 +181,7 @@ class CandidateComparer:
             status, identity = os.fstat(descriptor), identify(descriptor)
             older = 0 < identity.birth_ns < file.identity.birth_ns
             if status.st_ino != search.candidates[path]:
-                raise FileNotFoundError(errno.ENOENT, "it is another file by now", path)
+                raise FileNotFoundError(errno.ENOENT, "the path refers to another file now", path)
             own = Claim(
                 file.file_id, file.progress.position.offset, search.truncated_at is not None
             )
@@ -214,7 +214,7 @@ class CandidateComparer:
             if other is not file
         ):
             raise RetryLater(
-                "what is packed may be a copy that was passed over, which is looked for first"
+                "the compressed file may be a skipped copy, which is searched for first"
             )
         return 0
 

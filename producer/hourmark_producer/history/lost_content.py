@@ -126,7 +126,7 @@ class LostContentFinder:
         search = self.search_for(file)
         judgement = assess_truncations(position.offset, account.shrinks, search, file.kept_to)
         if judgement.lost_bytes and search.was_used and self.may_be_found_later(file):
-            raise RetryLater("the truncated bytes may be in a copy that the next scans find")
+            raise RetryLater("the truncated bytes may be in a copy that the next scans will find")
         file.sender.counted_from = None
         return judgement
 

@@ -369,7 +369,7 @@ class ContentMatcher:
             RetryLater: The event `stopping` is set. The next run repeats the comparison.
         """
         if self.stopping.is_set():
-            raise RetryLater("the tailer stops")
+            raise RetryLater("the tailer is stopping")
 
     def _match_unread(self, file: TrackedFile, descriptor: int) -> NewContent | CopyOf:
         now_s = self._clock.monotonic_s()
@@ -423,7 +423,9 @@ class ContentMatcher:
                         plain, offset, min(offset + count, size), self.check_stopping
                     )
             except (CompressedFileIncomplete, CompressedFileDamaged) as error:
-                raise RetryLater(f"{holder.path} was changed while it was read: {error}") from error
+                raise RetryLater(
+                    f"{holder.path} changed while it was being read: {error}"
+                ) from error
 
         origin = find_origin(self.files, file, CopyCandidate(size, read))
         if origin is None:
@@ -451,18 +453,21 @@ class ContentMatcher:
         except (CompressedFileIncomplete, CompressedFileDamaged):
             state, past = ReadState.UNDECIDED, None
         if state is ReadState.NOT_YET:
-            raise RetryLater(f"{path} may be what another file held, which is looked at first")
+            raise RetryLater(
+                f"{path} may contain the content of another file, which is examined first"
+            )
         # than was read of it before it was over, or counted as lost
         has_more = past is not None and content.readable > max(past.offset, past.counted_to)
         if (state is ReadState.READ and not has_more) or content.readable == 0:
             return AlreadyRead()
         if state is ReadState.UNDECIDED or content.flaw:
             if any(may_be_found_compressed(other) for other in self.files):
-                raise RetryLater(f"{path} may be what a file that vanished was packed into")
+                raise RetryLater(f"{path} may be the compressed copy of a file that vanished")
             if self._remove_unsuccessful_search(search.candidates[path]):
                 return Undecidable()  # an unknown loss was reported for the file that vanished
             return Undecidable(
-                content.flaw or "too little is known to tell whether it was read before"
+                content.flaw
+                or "there is not enough information to decide whether it was read before"
             )
         return ReadUpTo(past or NEVER_READ, holder, ArchiveStamp.of(status))
 
@@ -525,8 +530,8 @@ def skip_copied_bytes(checkpoint: Checkpoint, file: TrackedFile, copy: CopyOf) -
     ]
     checkpoint.commit([*moved, count_skipped(file.place.source, end)])
     _LOG.warning(
-        "%s is a copy of %s: its %d bytes are passed over; rotate by rename, or let the "
-        "pattern match no copies",
+        "%s is a copy of %s: its %d bytes are skipped; rotate by rename, or change the pattern "
+        "so that it does not match copies",
         file.place.seen_at,
         origin.file.place.seen_at,
         end,

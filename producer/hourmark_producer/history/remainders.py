@@ -183,7 +183,7 @@ class RemainderFinder:
             }
             if len(self._of_truncated) >= TRUNCATED_MAX:
                 raise RetryLater(
-                    f"{TRUNCATED_MAX} others that were truncated are read in their copies first"
+                    f"the copies of {TRUNCATED_MAX} other truncated files are read first"
                 )
 
     def _search(self, file: TrackedFile, search: RemainderSearch) -> None:
@@ -253,15 +253,15 @@ class RemainderFinder:
         offset = file.progress.position.offset
         search.begin(path, plain, content, offset if isinstance(plain, PlainFileReader) else 0)
         _LOG.info(
-            "%s (file %s) %s, and is what %s holds, of %d bytes; it is read on there "
-            "from byte %d%s",
+            "%s (file %s) %s; its content is in %s (%d bytes), and reading continues there at "
+            "byte %d%s",
             file.place.seen_at,
             file.file_id,
             "vanished" if search.truncated_at is None else "was truncated",
             path,
             content.readable,
             offset,
-            f"; not whole: {content.flaw}" if content.flaw else "",
+            f"; incomplete: {content.flaw}" if content.flaw else "",
         )
 
     def _keep_size(self, file: TrackedFile, size: int) -> None:

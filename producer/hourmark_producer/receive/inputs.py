@@ -73,7 +73,7 @@ def check_inputs(settings: TailerConfig) -> None:
         where = f"tailer.sources.{number}"
         if source.input is None:
             if not source.paths:
-                raise ConfigError(f"{where}.paths is empty; name files, or an `input`")
+                raise ConfigError(f"{where}.paths is empty; list files, or set `input`")
             continue
         _check_input(source.input, where, settings)
         _check_alone(source, where)
@@ -81,8 +81,8 @@ def check_inputs(settings: TailerConfig) -> None:
         raise ConfigError("tailer.sources: only one source can have input = 'stdin'")
     if sum(source.input == JOURNAL for source in settings.sources) > 1:
         raise ConfigError(
-            "tailer.sources: only one source can have input = 'journald'; its type can "
-            "distinguish units"
+            "tailer.sources: only one source can have input = 'journald'; use the fields of its "
+            "event type to distinguish units"
         )
     receives_syslog = any(source.input not in (None, STDIN, JOURNAL) for source in settings.sources)
     if receives_syslog and settings.syslog.message_bytes_max > settings.line_bytes_max:

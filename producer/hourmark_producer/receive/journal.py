@@ -302,7 +302,7 @@ class JournalInput:
                     return False
         except ValueError as error:
             self.close()
-            self._warn_and_retry_later(f"said what is {error}")
+            self._warn_and_retry_later(f"wrote output that is {error}")
             return False
         return len(data) < READ_BYTES
 
@@ -394,7 +394,7 @@ class JournalInput:
 
     def _on_process_end(self, status: int, said: str) -> None:
         if status or self._follows:
-            self._warn_and_retry_later(f"exited with status {status}: {said or 'it said nothing'}")
+            self._warn_and_retry_later(f"exited with status {status}: {said or 'no error output'}")
             return
         self._receiver.throttle.resolve(f"journal {self._receiver.source}")
         if self._awaited or (
@@ -424,7 +424,7 @@ class JournalInput:
         self._retry_at_s = self._receiver.clock.monotonic_s() + _AGAIN_S
         self._receiver.throttle.warn(
             f"journal {self._receiver.source}",
-            f"source {self._receiver.source}: {self._program} {what}. It is restarted",
+            f"source {self._receiver.source}: {self._program} {what}; it will be restarted",
         )
 
 

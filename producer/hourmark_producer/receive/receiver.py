@@ -278,9 +278,9 @@ class SourceReceiver:
         Returns:
             Whether the losses are recorded. False if the checkpoint cannot be written.
         """
-        if told := self.losses.commit(at_once=True):
+        if recorded := self.losses.commit(at_once=True):
             self._unmark()
-        return told
+        return recorded
 
     def stop(self, within_s: float) -> None:
         """Write all data that has arrived to disk, and end the thread.
@@ -364,9 +364,9 @@ class SourceReceiver:
                 self.losses.add(
                     "stopped before received data could be written", lost_bytes=unwritten
                 )
-            told = self.losses.commit(at_once=True)
+            recorded = self.losses.commit(at_once=True)
             self.segments.close()
-            if told:
+            if recorded:
                 self._unmark()
         except Exception as error:  # noqa: BLE001  # handed to the main thread, which ends with it
             self.on_error(error)
@@ -391,8 +391,8 @@ class SourceReceiver:
             drained &= key.data.read()
         self._write()
         self.input.tick(self.clock.monotonic_s())
-        told = self.losses.commit(at_once=goal > self._settled)
-        if drained and told and not self.is_paused and goal > self._settled:
+        recorded = self.losses.commit(at_once=goal > self._settled)
+        if drained and recorded and not self.is_paused and goal > self._settled:
             with self._changed:
                 self._settled = goal
                 self._changed.notify_all()
@@ -447,7 +447,7 @@ class SourceReceiver:
                 self._selector.register(key.fileobj, selectors.EVENT_READ, key.data)
             self._paused = []
         elif why:
-            self.throttle.warn(f"spool full {self.source}", "it is full still")
+            self.throttle.warn(f"spool full {self.source}", "it is still full")
 
     def _wake(self) -> None:
         with contextlib.suppress(BlockingIOError, OSError):

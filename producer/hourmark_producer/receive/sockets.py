@@ -128,7 +128,7 @@ class SyslogStreamInput:
             except OSError as error:  # too many open files, or the connection is gone again
                 self._warn(
                     "accept",
-                    f"cannot accept a connection: {error.strerror}; retried every "
+                    f"cannot accept a connection: {error.strerror}; retrying every "
                     f"{_ACCEPT_AGAIN_S:.0f} s. Raise LimitNOFILE or lower "
                     "tailer.syslog.connections_max",
                 )
@@ -166,7 +166,7 @@ class SyslogStreamInput:
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return True
         except OSError as error:
-            self._close_connection(connection, f"broke off: {error.strerror or error}")
+            self._close_connection(connection, f"was interrupted: {error.strerror or error}")
             return True
         if not data:
             self._receiver.receive(message_to_line(connection.framer.finish()))
@@ -413,7 +413,7 @@ class ListenerTls:
                 self._context = _context(self._settings)
                 self._throttle.resolve(_GROUP)
             except ConfigError as error:
-                self._throttle.warn(_GROUP, f"{error}. The previous certificates stay in use")
+                self._throttle.warn(_GROUP, f"{error}. The previous certificates remain in use")
         return self._context.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
 
 

@@ -89,7 +89,7 @@ def recover_spools(
     for folder in sorted(root.iterdir()) if root.is_dir() else []:
         if folder.name not in received and any(folder.glob("*.log")):
             _LOG.warning(
-                "%s contains received data of a source that has no `input` any more: it "
+                "%s contains received data of a source that no longer has an `input`; the data "
                 "is not delivered",
                 folder,
             )
@@ -260,8 +260,8 @@ class ReceiverGroup:
             segments = SegmentStore(folder, self.config.spool.bytes_max)
         except OSError as error:
             raise ConfigError(
-                f"source {source.name}: {folder} cannot be used ({error.strerror}); it is "
-                "a folder in tailer.state_dir"
+                f"source {source.name}: {folder} cannot be used ({error.strerror}); it must be a "
+                "folder in tailer.state_dir"
             ) from error
         return SourceReceiver(
             source=source.name,

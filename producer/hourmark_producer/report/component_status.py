@@ -37,12 +37,14 @@ def local_tailer(config: Config, now_ms: int) -> ComponentStatus:  # noqa: ARG00
     """
     folder: Path = config.tailer.state_dir
     if not (folder / CHECKPOINT).is_file():
-        return ComponentStatus(ComponentState.NOT_RUNNING, f"no tailer has run in {folder}")
+        return ComponentStatus(
+            ComponentState.NOT_RUNNING, f"no tailer has run with state folder {folder}"
+        )
     status = read_status(folder, [source.name for source in config.tailer.sources])
     pending = sum(source.pending_bytes + source.in_flight_bytes for source in status.sources)
     return ComponentStatus(
         ComponentState.RUNNING if status.pid else ComponentState.NOT_RUNNING,
-        f"tailer {'runs' if status.pid else 'does not run'} in {folder}; "
+        f"tailer {'is running' if status.pid else 'is not running'} with state folder {folder}; "
         f"{len(status.files)} files, {pending} bytes not acknowledged",
         status.pid,
         status.standing.written_at_ms if status.standing else None,
@@ -61,7 +63,7 @@ def _problems(status: TailerStatus) -> Iterator[Problem]:
             key=next(keys),
             subject="tailer of this host",
             what=condition.message,
-            do=f"as it says; {_STATUS} shows files and services",
+            do=f"follow the message; {_STATUS} shows files and services",
             since_ms=condition.since_ms,
             group="conditions of this host's tailer",
         )
@@ -72,6 +74,6 @@ def _problems(status: TailerStatus) -> Iterator[Problem]:
             key=next(keys),
             subject="tailer of this host",
             what=message,
-            do=f"{_STATUS} shows files and services; its log has the reason",
+            do=f"{_STATUS} shows files and services; the tailer's log states the reason",
             since_ms=standing.written_at_ms if standing else None,
         )

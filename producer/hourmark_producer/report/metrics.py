@@ -104,30 +104,38 @@ def _lines(metrics: TailerMetrics) -> Iterator[str]:
     def by_source(values: Mapping[str, float]) -> list[Sample]:
         return [({"source": source}, value) for source, value in values.items()]
 
-    yield from _metric("bytes_seen_total", "counter", "Bytes seen in files.", books("seen"))
+    yield from _metric("bytes_seen_total", "counter", "Bytes found in files.", books("seen"))
     yield from _metric(
         "bytes_acknowledged_total",
         "counter",
-        "Of these: acknowledged by a service.",
+        "Bytes of these that a service acknowledged.",
         books("acknowledged"),
     )
     yield from _metric(
         "bytes_in_flight",
         "gauge",
-        "Of these: in ranges that are not acknowledged yet.",
+        "Bytes of these in ranges that are not acknowledged yet.",
         books("in_flight"),
     )
-    yield from _metric("bytes_pending", "gauge", "Of these: in no range yet.", books("pending"))
     yield from _metric(
-        "bytes_skipped_total", "counter", "Of these: skipped, not lost.", books("skipped")
+        "bytes_pending", "gauge", "Bytes of these that are not in a range yet.", books("pending")
     )
     yield from _metric(
-        "bytes_lost_total", "counter", "Of these: destroyed before they were read.", books("lost")
+        "bytes_skipped_total",
+        "counter",
+        "Bytes of these that were skipped intentionally, not lost.",
+        books("skipped"),
+    )
+    yield from _metric(
+        "bytes_lost_total",
+        "counter",
+        "Bytes of these that were destroyed before they were read.",
+        books("lost"),
     )
     yield from _metric(
         "books_off_by_bytes",
         "gauge",
-        "Of these: unaccounted for. A value other than 0 is a bug.",
+        "Bytes of these that are unaccounted for. A value other than 0 is a bug.",
         books("off_by"),
     )
     unknown = {source: float(losses.unknown) for source, losses in metrics.losses.items()}
@@ -137,7 +145,7 @@ def _lines(metrics: TailerMetrics) -> Iterator[str]:
         "Occasions on which an unknown amount was lost.",
         by_source(unknown),
     )
-    yield from _metric("files", "gauge", "Files that are followed.", by_source(metrics.files))
+    yield from _metric("files", "gauge", "Tracked files.", by_source(metrics.files))
     yield from _metric(
         "lag_seconds",
         "gauge",
@@ -179,7 +187,12 @@ def _lines(metrics: TailerMetrics) -> Iterator[str]:
             "Ongoing conditions in the log.",
             metrics.conditions,
         ),
-        ("well", "gauge", "1 if /healthz answers 200, else 0.", int(metrics.is_healthy)),
+        (
+            "well",
+            "gauge",
+            "1 if /healthz responds with status 200, else 0.",
+            int(metrics.is_healthy),
+        ),
         ("start_timestamp_seconds", "gauge", "Unix time of the start.", metrics.started_at_s),
         (
             "last_delivery_timestamp_seconds",
@@ -208,5 +221,9 @@ def _metric(
 ) -> Iterator[str]:
     yield f"# HELP {prefix}{name} {meaning}\n# TYPE {prefix}{name} {kind}\n"
     for labels, value in samples:
-        told = ",".join(f'{label}="{text.translate(_ESCAPES)}"' for label, text in labels.items())
-        yield f"{prefix}{name}{{{told}}} {value}\n" if told else f"{prefix}{name} {value}\n"
+        formatted = ",".join(
+            f'{label}="{text.translate(_ESCAPES)}"' for label, text in labels.items()
+        )
+        yield (
+            f"{prefix}{name}{{{formatted}}} {value}\n" if formatted else f"{prefix}{name} {value}\n"
+        )

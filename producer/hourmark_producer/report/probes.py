@@ -70,7 +70,8 @@ def serve_probes(
         server = _Server((host, port), _handler(target))
     except OSError as error:
         _LOG.warning(
-            "no metrics: cannot listen on port %s = %d at %s (%s); set another port, or 0 for none",
+            "metrics are not served: cannot listen on port %s = %d at %s (%s); set another "
+            "port, or 0 to disable metrics",
             setting,
             port,
             host,
@@ -210,5 +211,5 @@ class TailerHealth:
                 if now_s - at_s > self._stall_limit_s
             ]
         if self._conditions.occurred_within(CHECKPOINT_KEYS, _MET_WITHIN_S):
-            found.append("the checkpoint cannot be written: is the disk full?")
+            found.append("the checkpoint cannot be written: check that the disk is not full")
         return found

@@ -127,7 +127,7 @@ def read_status(state_dir: Path, sources: Sequence[str]) -> TailerStatus:
         else {}
     )
     names = dict.fromkeys([*sources, *books, *(file.source for file in files), *known.losses])
-    told = [
+    source_statuses = [
         _source(
             name,
             files,
@@ -143,8 +143,8 @@ def read_status(state_dir: Path, sources: Sequence[str]) -> TailerStatus:
         host_id=known.host_id,
         at_ms=now_ms,
         standing=standing,
-        attention=list(_attention(pid, standing, told, sources, now_ms)),
-        sources=told,
+        attention=list(_attention(pid, standing, source_statuses, sources, now_ms)),
+        sources=source_statuses,
         files=files,
         losses=known.occasions,
     )
@@ -232,26 +232,27 @@ def _attention(
     found = []
     if pid is None and waiting:
         found.append(
-            f"no tailer runs, and {waiting} bytes are waiting: `hourmark tail` delivers them"
+            f"no tailer is running, and {waiting} bytes are waiting; run `hourmark tail` to "
+            "deliver them"
         )
     if pid is not None and standing is not None:
         if standing.pid == pid:
             found += [trouble.message for trouble in standing.troubles]
         if not _is_fresh(standing, now_ms):
             found.append(
-                f"process {pid} has not updated its status for "
-                f"{_age_s(standing, now_ms):.0f} s: is it suspended, or is the disk full?"
+                f"process {pid} has not updated its status for {_age_s(standing, now_ms):.0f} s; "
+                "check whether it is suspended or the disk is full"
             )
     for source in sources:
         if source.pending_bytes and source.name not in configured:
             found.append(
-                f"source {source.name} is in no tailer.sources: its "
-                f"{source.pending_bytes} bytes are not sent"
+                f"source {source.name} is not in tailer.sources, so its {source.pending_bytes} "
+                "bytes are not sent"
             )
         if source.bytes is not None and source.bytes.off_by:
             found.append(
-                f"the books of source {source.name} are off by {source.bytes.off_by} "
-                "bytes: please report it"
+                f"the byte counts of source {source.name} differ by {source.bytes.off_by}; "
+                "please report this bug"
             )
     return found
 
@@ -287,23 +288,23 @@ def format_status(status: TailerStatus, *, every_file: bool = False) -> Iterator
     for file in shown:
         yield _file_text(file)
     if len(shown) < len(files):
-        yield f"… and {len(files) - len(shown)} files more: --all shows them"
+        yield f"… and {len(files) - len(shown)} more files; use --all to show them"
     for loss in status.losses[-_LOSSES_SHOWN:]:
-        unknown = ", and more, perhaps" if loss.unknown else ""
+        unknown = ", and possibly more" if loss.unknown else ""
         yield (
             f"lost {_time(loss.at_ms)} {loss.source} {loss.path}: {loss.bytes} "
             f"bytes{unknown}; {loss.what}"
         )
     latest = status.standing.latest_trouble if status.standing else None
     if latest is not None:
-        yield f"last trouble {_time(latest.since_ms)}: {latest.message}"
+        yield f"last problem {_time(latest.since_ms)}: {latest.message}"
     for line in status.attention:
         yield f"! {line}"
 
 
 def _source_text(source: SourceStatus) -> str:
     lag = (
-        "never yet caught up"
+        "never caught up"
         if source.lag_seconds is None
         else f"caught up {source.lag_seconds:.1f} s ago"
     )
@@ -326,7 +327,9 @@ def _service(service: ServiceStatus) -> str:
 
 
 def _file_text(file: FileStatus) -> str:
-    size = "missing" if file.missing else "not there" if file.size is None else f"of {file.size}"
+    size = (
+        "missing" if file.missing else "of unknown size" if file.size is None else f"of {file.size}"
+    )
     changed = (
         ""
         if file.changed_seconds_ago is None

@@ -246,7 +246,7 @@ def trace_line(
                 size = 0  # truncated and grown again: the current content was not read
     except OSError as error:
         raise UsageError(
-            f"{path} cannot be read: {error.strerror}; give the current name of the file"
+            f"{path} cannot be read: {error.strerror}; specify the current path of the file"
         ) from error
     stage = determine_stage(
         file, begin, size, skipped=file is not None and _has_skipped_bytes(known, file.source)
@@ -343,30 +343,31 @@ _ROTATED: Final = re.compile(
 )  # suffixes that logrotate and gzip append to a name
 _STAGE_TEXTS: Final = {
     TraceStage.NOT_FOLLOWED: (
-        "not followed: the checkpoint knows no such file",
-        "does a pattern of tailer.sources name it, and has the tailer run since?",
+        "not tracked: the checkpoint does not contain this file",
+        "check that a pattern of tailer.sources matches the file, and that the tailer has run "
+        "since then",
     ),
     TraceStage.NO_SUCH_LINE: (
-        "no such line: the file ends before it",
-        "count from 1, in the file as it is now",
+        "no such line: the file is shorter",
+        "count lines from 1 in the current content of the file",
     ),
     TraceStage.TRUNCATED: (
-        "truncated: the file no longer contains what was read of it",
+        "truncated: the file no longer contains the content that was read",
         (
             "`hourmark tail status` shows losses; once the tailer has noticed, the "
             "current lines can be traced"
         ),
     ),
     TraceStage.NOT_READ: (
-        "not read yet, or its line or record has no end yet",
+        "not read yet, or its line or record is incomplete",
         "`hourmark tail status` shows whether the tailer runs, and its errors",
     ),
     TraceStage.SPOOLED: (
-        "spooled: read, durable on this host, and not acknowledged yet",
+        "spooled: read and durable on this host, but not acknowledged yet",
         "`hourmark tail status` shows whether a delivery service responds",
     ),
     TraceStage.ACKNOWLEDGED: (
-        "acknowledged: a delivery service has it, and Kafka before that",
+        "acknowledged: a delivery service has stored it in Kafka",
         (
             "`hourmark trace --from` with the output of --json, on a host that can reach "
             "the clusters, shows when it was delivered and where it is now"
@@ -376,13 +377,14 @@ _STAGE_TEXTS: Final = {
         ("acknowledged or skipped: bytes of this source were skipped, as copies or by a setting"),
         (
             "`hourmark trace --from` with the output of --json, on a host that can reach the "
-            "clusters; the tailer's log names the files that it skipped"
+            "clusters; the tailer's log lists the files that it skipped"
         ),
     ),
     TraceStage.PACKED: (
         (
-            "packed: the checkpoint does not know the original of this file; it forgets a "
-            "file that is gone once all of it is acknowledged or counted as lost"
+            "compressed: the checkpoint does not contain the original of this file; a deleted "
+            "file is removed from the checkpoint once all of it is acknowledged or counted as "
+            "lost"
         ),
         (
             "on a host that can reach the clusters, by the path under which it was read: "
@@ -420,7 +422,7 @@ def trace(
     config = load_config(config_file or parent.get("config_file"))
     path, line = parse_line_place(place)
     if offset is not None and line is not None:
-        raise UsageError("give a line or --offset, not both")
+        raise UsageError("specify either a line or --offset")
     found = trace_line(config.tailer.state_dir, path, line=line, offset=offset)
     if as_json:
         print_json(

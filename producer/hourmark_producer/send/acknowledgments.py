@@ -51,8 +51,8 @@ class DeadLetterCounts:
         for reason, count in reasons.items():
             if self._is_new(byte_range, reason, count):
                 _LOG.warning(
-                    "source %s: lines become dead letters: %d %s in %s from byte %d on, "
-                    "under the rules %s. %s",
+                    "source %s: lines become dead letters: %d %s in %s, starting at byte %d, "
+                    "with rules revision %s. %s",
                     byte_range.source,
                     count,
                     reason,
@@ -85,9 +85,9 @@ class DeadLetterCounts:
 def _next_step(source: str, reason: str) -> str:
     if reason == DeadLetterReason.UNKNOWN_SOURCE.value:
         return (
-            f"No rules in force declare a source {source}: is its name in tailer.sources "
-            "mistyped? If not, declare it and "
-            "`hourmark types apply`; `hourmark types list` shows those in force"
+            f"The active rules do not declare a source {source}. Check its name in "
+            "tailer.sources. If the name is correct, declare the source and run `hourmark types "
+            "apply`; `hourmark types list` shows the declared sources"
         )
     return (
         f"`hourmark dead-letters show --source {source} --reason {reason}` shows them, on a "

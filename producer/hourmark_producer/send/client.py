@@ -243,7 +243,7 @@ class DeliveryServiceClient:
                 "check that tailer.service_urls leads to a delivery service"
             )
         if reading.at_s < requested_s:
-            trouble = self.clock_errors().get(service.name, "it says no clock")
+            trouble = self.clock_errors().get(service.name, "its response has no clock")
             raise NoServiceAvailable(
                 f"{redact_setting(service.name)}: {trouble}, and no other service responds; "
                 "correct the clock of that service"
@@ -347,9 +347,9 @@ class DeliveryServiceClient:
         _, answer = self._send_to_any(
             lambda service: self._request(service, "POST", path, _JSON, body, RANGE_TIMEOUT_S)
         )
-        told = json.loads(answer.content)
-        assert isinstance(told, dict), "an answer to events is an object"
-        return told
+        response = json.loads(answer.content)
+        assert isinstance(response, dict), "an answer to events is an object"
+        return response
 
     def clocks_ms(self) -> dict[str, int]:
         """Return the time in the latest response of each delivery service.
@@ -393,10 +393,10 @@ class DeliveryServiceClient:
         with self._noting:
             self._floor.save()
 
-        def tell(service: ServiceEndpoint) -> HttpResponse:
+        def post(service: ServiceEndpoint) -> HttpResponse:
             return self._post_report(service, report_to(service.name))
 
-        self._report_service, _ = self._send_to_any(tell, self._preferred())
+        self._report_service, _ = self._send_to_any(post, self._preferred())
 
     def _post_report(self, service: ServiceEndpoint, report: HostReport) -> HttpResponse:
         # services of older versions do not accept unknown losses
@@ -440,7 +440,7 @@ class DeliveryServiceClient:
         wait_s = self.services.retry_after_s()
         if not problems:
             raise NoServiceAvailable(
-                f"all delivery services have sent Retry-After: {self.services.last_errors()}",
+                f"all delivery services responded with Retry-After: {self.services.last_errors()}",
                 wait_s,
             )
         worst = min(
@@ -493,7 +493,9 @@ class DeliveryServiceClient:
 
     def _finish(self, pending: _PendingRequest) -> HttpResponse:
         service, retry_after_s = pending.service, 0.0
-        problem: NoServiceAvailable | RequestRefused | None = NoServiceAvailable("it was given up")
+        problem: NoServiceAvailable | RequestRefused | None = NoServiceAvailable(
+            "the request was abandoned"
+        )
         try:
             answer = self._read_response(pending)
             problem, retry_after_s = (
@@ -528,7 +530,7 @@ class DeliveryServiceClient:
             answer = pending.response.result()
         except TRANSPORT_ERRORS as error:
             hint = (
-                "; tailer.tls.ca names the trusted certificate authorities"
+                "; check that tailer.tls.ca contains the service's certificate authority"
                 if "certificate verify failed" in str(error)
                 else ""
             )
@@ -566,11 +568,12 @@ def _parse_range_answer(byte_range: ByteRange, url: str, response: HttpResponse)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         said = response.content[:200].decode(errors="replace")
         raise RequestRefused(
-            f"{url} answered 200 without end, events and dead_letters: {said!r}"
+            f"{url} responded with status 200, but without end, events and dead_letters: {said!r}"
         ) from error
     if answer.end != byte_range.end:
         raise RequestRefused(
-            f"{url} acknowledged up to byte {answer.end}, not up to {byte_range.end} as was sent"
+            f"{url} acknowledged up to byte {answer.end}, but bytes up to {byte_range.end} were "
+            "sent"
         )
     return answer
 
@@ -581,7 +584,7 @@ def _response_error(
     if response.status == 200:
         return None
     reason = _error_message(response)
-    said = f"{redact_setting(service.url)}{path} answered {response.status}: {reason}"
+    said = f"{redact_setting(service.url)}{path} responded with status {response.status}: {reason}"
     if response.status == 503 and _problem_member(response, "code") == TOPIC_UNAVAILABLE:
         return EventTypeUnavailable(str(_problem_member(response, "detail") or said))
     if response.status == 429 or response.status >= 500:

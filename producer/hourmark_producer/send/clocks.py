@@ -157,7 +157,7 @@ class ServiceClocks:
                     f"{abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'} that of "
                     f"{redact_setting(other)}"
                 )
-                troubles[service] = f"its clock is {apart}, which more clocks agree with"
+                troubles[service] = f"its clock is {apart}, and more clocks agree with the latter"
         return troubles
 
 

@@ -84,10 +84,11 @@ class Credentials:
             self._current = self._read()
         except ConfigError as error:
             _LOG.error(
-                "token and certificates not reloaded, the previous ones stay in use: %s", error
+                "token and certificates were not reloaded; the previous ones remain in use: %s",
+                error,
             )
         else:
-            _LOG.info("token and certificates reloaded")
+            _LOG.info("token and certificates were reloaded")
 
     def _read(self) -> RequestCredentials:
         token = self._config.token_file

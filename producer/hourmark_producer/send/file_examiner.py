@@ -198,9 +198,9 @@ class FileExaminer:
             file.earlier = dataclasses.replace(file.earlier, kept=kept)
         self.counters.add_loss(loss)
         _LOG.warning(
-            "%s was truncated: it was read up to byte %d, %d bytes were known, %d are there "
-            "now; lost unread: %d bytes, "
-            "and what was written after the last look before it, if anything; %s",
+            "%s was truncated: it was read up to byte %d, and its size was %d bytes before and "
+            "is %d bytes now; %d bytes were lost unread, plus anything that was written between "
+            "the last scan and the truncation; %s",
             file.place.seen_at,
             known.offset,
             max(shrink.high for shrink in shrinks),
@@ -208,7 +208,7 @@ class FileExaminer:
             judgement.lost_bytes,
             f"generation {position.generation} begins"
             if judgement.verdict is TruncationVerdict.REPLACED
-            else "reading goes on",
+            else "reading continues",
         )
 
     def _record_doubt(self, file: TrackedFile, what: str, position: FilePosition) -> None:
@@ -224,7 +224,7 @@ class FileExaminer:
             [changes.save_account(file.file_id, position), *changes.add_loss(loss)]
         )
         self.counters.add_loss(loss)
-        _LOG.warning("%s: %s; loss is unknown", file.place.seen_at, what)
+        _LOG.warning("%s: %s; it is unknown whether data was lost", file.place.seen_at, what)
 
 
 def _end_generation(file: TrackedFile, known: FilePosition) -> list[Change]:

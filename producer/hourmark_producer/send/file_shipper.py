@@ -311,7 +311,7 @@ class FileShipper:
             reading = self.client.current_reading()
             if reading.rules is None:
                 raise NoServiceAvailable(
-                    "the delivery service knows no rules yet; run `hourmark types apply`"
+                    "the delivery service has no rules yet; run `hourmark types apply`"
                 )
         except NoServiceAvailable:
             self.acknowledgments.commit(file)  # what is acknowledged does not depend on the reading

@@ -87,7 +87,7 @@ class HostReporter:
             self.client.current_reading()
         except HourmarkError as error:
             self.throttle.warn(
-                "hello", f"no delivery service is available: {error}; retried until one responds"
+                "hello", f"no delivery service is available: {error}; retrying until one responds"
             )
             return False
         self.throttle.resolve("hello")

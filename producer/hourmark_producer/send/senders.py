@@ -153,7 +153,7 @@ class SenderPool:
                 # another reason is another condition, with another next step
                 error.condition_key,
                 f"{error}. Nothing is dropped. Waiting: {where} and possibly other files; "
-                f"retried every {pause:.0f} s",
+                f"retrying every {pause:.0f} s",
                 logging.ERROR,
             )
         elif isinstance(error, EventTypeUnavailable):
@@ -163,14 +163,14 @@ class SenderPool:
             self.throttle.warn(
                 str(error),
                 f"{error}. This blocks {where}, and possibly other files with this event type; "
-                f"other files continue. Retried every {pause:.0f} s",
+                f"other files continue. Retrying every {pause:.0f} s",
                 logging.ERROR,
             )
         elif isinstance(error, RequestRefused):
             self.throttle.warn(
                 f"refused {file.file_id}",
-                f"{error}. This blocks {where}; other files continue. Compare the limits "
-                f"and types of service and tailer; retried every {pause:.0f} s",
+                f"{error}. This blocks {where}; other files continue. Compare the limits and "
+                f"types of service and tailer; retrying every {pause:.0f} s",
                 logging.ERROR,
             )
         elif isinstance(error, OSError):
@@ -178,13 +178,13 @@ class SenderPool:
             level = logging.INFO if is_expected else logging.WARNING
             self.throttle.warn(
                 f"read {file.file_id}",
-                f"cannot read {where}: {error}; retried in {pause:.1f} s",
+                f"cannot read {where}: {error}; retrying in {pause:.1f} s",
                 level,
             )
         else:
             self.throttle.warn(
                 f"{type(error).__name__}",
-                f"{error}. Waiting: {where} and possibly other files; retried in {pause:.1f} s",
+                f"{error}. Waiting: {where} and possibly other files; retrying in {pause:.1f} s",
             )
 
 

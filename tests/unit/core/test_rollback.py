@@ -99,7 +99,7 @@ def test_settings_that_came_later_are_named_and_others_are_not() -> None:
     }
     unknown, referring = unknown_settings("hourmark.toml", values, OLDER)
     assert (
-        "tailer.ranges_in_flight, tailer.sources.fields.team, tailer.sources.input, tailer.tls.ca,"
+        "tailer.ranges_in_flight, tailer.sources.fields.team, tailer.sources.input, tailer.tls.ca and"
         in unknown.seen
     )
     assert "state_dir" not in unknown.seen and "etl.ledger" in referring.seen
@@ -135,7 +135,7 @@ def test_a_machine_without_a_tailer_has_nothing_to_say(tmp_path: Path) -> None:
 
 def test_several_ranges_of_a_file_on_their_way_are_in_the_way(tmp_path: Path) -> None:
     (found,) = seen(of_tailer.obstacles(checkpoint(tmp_path, several=True), OLDER))
-    assert found.startswith("it has format 2: several ranges of a file are on their way")
+    assert found.startswith("it has format 2, because several ranges of a file are in flight")
     assert (
         seen(of_tailer.obstacles(Config(tailer=TailerSettings(state_dir=tmp_path)), KNOWS_ALL))
         == []
@@ -149,7 +149,7 @@ def test_ranges_that_say_more_are_in_the_way(tmp_path: Path, field: str, value: 
     (found,) = seen(
         of_tailer.obstacles(checkpoint(tmp_path, several=False, **{field: value}), OLDER)
     )
-    assert found == f"1 ranges on their way say {field}, which 0.2.0 cannot send"
+    assert found == f"1 ranges in flight contain {field}, which 0.2.0 cannot send"
     assert (
         seen(of_tailer.obstacles(Config(tailer=TailerSettings(state_dir=tmp_path)), KNOWS_ALL))
         == []
@@ -160,7 +160,7 @@ def test_while_a_tailer_runs_nothing_is_promised(tmp_path: Path) -> None:
     config = checkpoint(tmp_path)
     with lock_state_folder(tmp_path):
         (found,) = seen(of_tailer.obstacles(config, OLDER))
-    assert found.startswith("a tailer runs")
+    assert found.startswith("a tailer is running")
 
 
 def of_place(path: str, *, missing: bool = False) -> TrackedFile:
@@ -171,16 +171,20 @@ def of_place(path: str, *, missing: bool = False) -> TrackedFile:
 
 def test_files_that_are_read_in_a_way_that_came_later_are_in_the_way(tmp_path: Path) -> None:
     for folder, file, said in (
-        ("packed", of_place("/var/log/app.log.2.gz"), "1 files are read as they were packed"),
+        (
+            "packed",
+            of_place("/var/log/app.log.2.gz"),
+            "1 files are compressed and are read directly",
+        ),
         (
             "vanished",
             of_place("/var/log/app.log", missing=True),
-            "1 files vanished before they were read to their end",
+            "1 files vanished before they were read completely",
         ),
         (
             "received",
             of_place(f"{tmp_path}/received/spool/app/0000000001.log"),
-            "1 files hold lines that were received",
+            "1 files contain received lines",
         ),
     ):
         (tmp_path / folder).mkdir()
@@ -205,7 +209,7 @@ def test_rules_of_a_later_parser_are_in_the_way_whatever_came_after() -> None:
     (found,) = seen(
         unusable_rules([known, dataclasses.replace(RULES, sequence=4, parser=PARSER), known], OLDER)
     )
-    assert found.startswith("revision 4-") and "names parser 3" in found
+    assert found.startswith("revision 4-") and "requires parser 3" in found
     of_0_3_0 = dataclasses.replace(RULES, parser=ParserVersion(2, PARSER.zones))
     assert seen(unusable_rules([of_0_3_0], VERSIONS["0.3.0"])) == []
     (found,) = seen(
@@ -213,7 +217,7 @@ def test_rules_of_a_later_parser_are_in_the_way_whatever_came_after() -> None:
             [of_0_3_0, dataclasses.replace(RULES, sequence=4, parser=PARSER)], VERSIONS["0.3.0"]
         )
     )
-    assert "names parser 3, which 0.3.0 has not" in found
+    assert "requires parser 3, which 0.3.0 does not have" in found
     assert seen(unusable_rules([known, RULES], KNOWS_ALL)) == []
 
 
@@ -268,7 +272,7 @@ def run(config_file: Path, *arguments: str) -> Result:
 def test_where_nothing_is_in_the_way_it_ends_well(config_file: Path, tmp_path: Path) -> None:
     checkpoint(tmp_path)
     done = run(config_file, "--only", "tailer")
-    assert (done.exit_code, done.stdout.splitlines()) == (0, ["well        tailer"])
+    assert (done.exit_code, done.stdout.splitlines()) == (0, ["ok          tailer"])
 
 
 def test_where_there_is_nothing_to_look_at_it_is_not_called_well(
@@ -278,17 +282,16 @@ def test_where_there_is_nothing_to_look_at_it_is_not_called_well(
     tailer, etl = done.stdout.splitlines()
     assert done.exit_code == 0
     assert tailer.startswith(f"absent      tailer: there is no checkpoint at {tmp_path}/")
-    assert etl == f"absent      etl: there is no ledger at {tmp_path}/ledger.sqlite (etl.ledger)"
+    assert etl == f"absent      etl: no ledger exists at {tmp_path}/ledger.sqlite (etl.ledger)"
 
 
 def test_each_thing_in_the_way_is_told_with_what_to_do(config_file: Path, tmp_path: Path) -> None:
     checkpoint(tmp_path, several=True)
     config_file.write_text(config_file.read_text() + '[types]\nfirst_hour = "2026-11-24T00"\n')
     done = run(config_file, "--only", "tailer")
-    assert isinstance(done.exception, Finding) and "2 things in the way" in str(done.exception)
+    assert isinstance(done.exception, Finding) and "2 obstacles" in str(done.exception)
     assert (
-        f"IN THE WAY  {config_file}: 0.2.0 does not know types.first_hour, and does not "
-        "start with it"
+        f"obstacle    {config_file}: 0.2.0 does not support types.first_hour and refuses to start"
     ) in done.stdout
     assert (
         "do: start the tailer, wait until `hourmark tail status` shows nothing in flight"
@@ -303,7 +306,7 @@ def test_a_setting_of_the_environment_is_in_the_way_too(
     monkeypatch.setenv("HOURMARK_TAILER__RANGES_IN_FLIGHT", "2")
     done = run(config_file, "--only", "tailer")
     assert isinstance(done.exception, Finding)
-    assert "the environment: 0.2.0 does not know tailer.ranges_in_flight," in done.stdout
+    assert "the environment: 0.2.0 does not support tailer.ranges_in_flight and" in done.stdout
 
 
 def test_what_cannot_be_asked_is_no_yes(config_file: Path) -> None:

@@ -150,7 +150,7 @@ def test_declarations_that_cannot_be_published_are_refused_before_anything_is_pu
 ) -> None:
     registered, latest = dict(site.registry.by_id), site.latest
     with pytest.raises(
-        UsageError, match=r"type/huge/\w+ has \d+ bytes, kafka.max_message_bytes allows 1000000"
+        UsageError, match=r"type/huge/\w+ has \d+ bytes, but kafka.max_message_bytes is 1000000"
     ):
         apply_declarations(site.outside(record_bytes_max=1_000_000), declared(CLICK, huge()), HOUR)
     assert (site.registry.by_id, site.latest) == (registered, latest)
@@ -257,7 +257,7 @@ def test_an_id_of_audit_records_never_becomes_a_types(site: Site) -> None:
     The registry lost its last writes; everything the rules know is still there.
     """
     site.registry.lose(keep=2)
-    with pytest.raises(UsageError, match=r"no id for hourmark.audit .* knows as id 3"):
+    with pytest.raises(UsageError, match=r"no id for hourmark.audit .* in the ledger it has id 3"):
         site.apply(CLICK, VIEW)
     site.repair()
     assert site.apply(CLICK, VIEW).schema_ids["view"] > 4
@@ -294,7 +294,7 @@ def test_the_topic_of_rules_is_repaired_though_a_topic_of_events_is_not_as_decla
 
     def other_settings(_: Sequence[EventType]) -> list[str]:
         raise Finding(
-            "topics of the edge cluster are not as declared:\n  events.click: "
+            "topics of the edge cluster differ from their declaration:\n  events.click: "
             "retention.ms = 2, not 1"
         )
 
@@ -418,10 +418,10 @@ def test_of_two_ledgers_on_one_edge_the_second_is_not_told_that_it_is_in_force(
 
         with pytest.raises(
             Finding,
-            match=r"services use 3-.*, which another ledger has put: one edge has one ledger",
+            match=r"services use 3-.*, which another ledger published; an edge cluster must have only one ledger",
         ):
             first.apply(CLICK, sources=(APP, WEB, OLD), at=meanwhile)
-        with pytest.raises(Finding, match="revisions that the ledger does not know: "):
+        with pytest.raises(Finding, match="revisions that the ledger does not contain: "):
             first.apply(CLICK, may_remove=True)
 
 
@@ -444,7 +444,7 @@ def test_a_revision_that_waits_counts_in_the_sequence(site: Site) -> None:
     first = site.latest
     ninth = changed(first, sequence=9, types={**first.types, "view": TypeVersion(VIEW, 5)})
     site.topic.publish([(f"rules/{ninth.id}", ninth.text)])
-    with pytest.raises(Finding, match="revisions that the ledger does not know: 9-"):
+    with pytest.raises(Finding, match="revisions that the ledger does not contain: 9-"):
         site.apply(CLICK, sources=(APP, WEB))
     applied = site.apply(CLICK, sources=(APP, WEB), may_adopt=True)
     site.topic.publish([(ninth.types["view"].key, ninth.types["view"].text)])
@@ -459,7 +459,7 @@ def test_a_ledger_takes_no_revisions_of_another_site(site: Site) -> None:
     first, test_site = site.latest, Site(site.ledger, site.registry)
     other = TypeVersion(OTHER, site.registry.register("events.other", OTHER.schema()))
     test_site.topic.publish(stranger(first, 9, other).records())
-    with pytest.raises(Finding, match="Are they another site's"):
+    with pytest.raises(Finding, match="If they belong to another site"):
         test_site.repair()
     site.repair()
     latest = site.topic.read().latest

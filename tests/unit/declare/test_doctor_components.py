@@ -128,5 +128,5 @@ root = "file://{tmp_path}/root"
     assert isinstance(done.exception, Finding)
     found = [a for a in json.loads(done.stdout)["answers"] if a["verdict"] == "finding"]
     assert [(a["subject"], a["check"]) for a in found] == [("etl driver", "components")]
-    assert "no driver runs" in found[0]["seen"] and "hourmark etl run" in found[0]["to_do"]
+    assert "no driver is running" in found[0]["seen"] and "hourmark etl run" in found[0]["to_do"]
     assert "key" not in found[0]

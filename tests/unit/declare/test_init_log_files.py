@@ -59,8 +59,8 @@ def test_the_tailer_finds_exactly_the_named_file(tmp_path: Path, name: str) -> N
     [
         (b"a\nb.log", "contains a control character"),
         (b"bad\xff.log", "is not valid UTF-8"),
-        (b"plain.log.gz", "takes a file whose name ends in .gz for a compressed one"),
-        (b"plain.log.Z", "takes a file whose name ends in .Z for a compressed one"),
+        (b"plain.log.gz", "treats files whose names end in .gz as compressed"),
+        (b"plain.log.Z", "treats files whose names end in .Z as compressed"),
     ],
 )
 def test_a_name_that_the_tailer_cannot_use_is_refused_with_the_next_step(
@@ -110,7 +110,7 @@ def test_each_file_that_cannot_be_used_is_named_at_once(tmp_path: Path) -> None:
     log_file(tmp_path / "empty.log", "")
     with pytest.raises(UsageError) as error:
         invoked(*(tmp_path / f"{name}.log" for name in ("good", "empty", "absent")))
-    assert "empty.log has no line yet" in str(error.value)
+    assert "empty.log has no lines yet" in str(error.value)
     assert "absent.log: No such file" in str(error.value)
     assert "good.log" not in str(error.value)
 
@@ -126,7 +126,7 @@ def test_each_file_is_named_while_it_is_analyzed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["\r\n\r\n", "\r\n\n"])
 def test_blank_lines_are_no_lines(tmp_path: Path, content: str) -> None:
     # blank lines (no byte but CR) make neither an event nor a dead letter: docs/event-types.md
-    with pytest.raises(UsageError, match="has no line yet"):
+    with pytest.raises(UsageError, match="has no lines yet"):
         invoked(log_file(tmp_path / "a.log", content), "--out", tmp_path / "out")
 
 
@@ -148,7 +148,7 @@ def test_a_file_with_two_names_has_one_source(tmp_path: Path, kind: str) -> None
         other.hardlink_to(log)
     said = invoked(log, other, "--out", tmp_path / "out").output
     assert tailed_files(tmp_path / "out") == [[str(log)]]
-    assert f"is the same file as {log}, and is left out" in said
+    assert f"is the same file as {log} and is ignored" in said
     with pytest.raises(UsageError, match="is followed already, as source app"):
         invoked(other, "--out", tmp_path / "out")
 
@@ -192,7 +192,7 @@ def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
         ("types/sources.toml", "[[source]]", "[source]", "source"),
         ("types/sources.toml", "lateness_seconds = ", 'lateness_seconds = "x" # ', "limits"),
         ("types/sources.toml", 'types = ["app"]', 'types = ["gone"]', "gone"),
-        ("types/app.toml", 'name = "app"', 'name = "app', "app.toml is no valid TOML"),
+        ("types/app.toml", 'name = "app"', 'name = "app', "app.toml is not valid TOML"),
     ],
 )
 def test_a_wrong_configuration_is_not_extended_and_the_setting_is_named(
@@ -220,7 +220,7 @@ def test_what_would_become_invalid_is_not_extended(tmp_path: Path, file: str, te
     out = tmp_path / "out"
     invoked(log_file(tmp_path / "app.log"), "--out", out)
     (out / file).write_text(text)
-    with pytest.raises(HourmarkError, match=rf"{file} would be no valid TOML.*\[\["):
+    with pytest.raises(HourmarkError, match=rf"{file} would not be valid TOML.*\[\["):
         invoked(log_file(tmp_path / "b.log"), "--out", out)
     assert (out / file).read_text() == text
     assert not (out / "types/b.toml").exists()

@@ -218,7 +218,7 @@ def test_the_first_bucket_is_shown_written_and_can_be_chosen(tmp_path: Path) -> 
         "types that come later begin now"
     )
     with pytest.raises(
-        UsageError, match=r"--first-hour: 'noon' is no hour; write it as 2026-11-21T05"
+        UsageError, match=r"--first-hour: 'noon' is not a valid hour; write it as 2026-11-21T05"
     ):
         invoked(str(log), "--out", str(tmp_path / "other"), "--first-hour", "noon")
 

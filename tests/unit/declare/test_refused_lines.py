@@ -75,13 +75,13 @@ REFUSED: dict[str, tuple[Rules, Rules, bytes, str]] = {
         rules_of(click(N, M)),
         rules_of(click(N, {"name": "m", "type": "string"})),
         msg(n=1),
-        "click: field m lost its default",
+        "click: field m no longer has a default",
     ),
     "a field": (
         rules_of(click(N, M)),
         rules_of(click(N)),
         msg(n=1, m="x"),
-        "click: field m is declared no more",
+        "click: field m is no longer declared",
     ),
     "a key": (
         rules_of(click(N, keys={"n": "n-1"})),
@@ -93,13 +93,13 @@ REFUSED: dict[str, tuple[Rules, Rules, bytes, str]] = {
         rules_of(click(N, NESTED)),
         rules_of(click(N, BARE)),
         msg(n=1, of={}),
-        "click: field of.m lost its default",
+        "click: field of.m no longer has a default",
     ),
     "a symbol": (
         rules_of(click(N, LEVEL)),
         rules_of(click(N, {"name": "level", "type": {**LEVEL["type"], "symbols": ["a", "z"]}})),  # type: ignore[dict-item]
         msg(n=1, level="b"),
-        "click: field level takes b no more",
+        "click: field level no longer accepts b",
     ),
     "no time": (
         rules_of(click(N, time="observed")),
@@ -126,25 +126,25 @@ REFUSED: dict[str, tuple[Rules, Rules, bytes, str]] = {
         ),
         rules_of(click(T, pattern="x(?P<t>y)?", **PATTERN), FREE),
         b"x",
-        "click: field t lost its default",
+        "click: field t no longer has a default",
     ),
     "the name of a field in JSON": (
         rules_of(click(S)),
         rules_of(click(T)),
         msg(s="x"),
-        "click: field s is declared no more",
+        "click: field s is no longer declared",
     ),
     "a catch_all": (
         rules_of(click(N), APP.model_copy(update={"catch_all": "raw"})),
         rules_of(click(N)),
         b"x",
-        "source app: it has no catch_all any more",
+        "source app: it no longer has a catch_all",
     ),
     "a type of a source": (
         rules_of(click(N), Source(name="app", types=["click", "raw"])),
         rules_of(click(N)),
         b"<13>1 - h a - raw - x",
-        "source app: it carries raw no more",
+        "source app: it no longer carries raw",
     ),
     "a format": (
         rules_of(click(S, pattern="(?P<s>.*)", **PATTERN), FREE),
@@ -220,7 +220,7 @@ def test_a_rename_with_an_alias_is_accepted_if_lines_do_not_hold_the_name(
 
 def test_a_rename_without_an_alias_is_refused() -> None:
     after = click({"name": "t", "type": "string"}, pattern="(?P<t>.*)", **PATTERN)
-    with pytest.raises(UsageError, match="field s is declared no more"):
+    with pytest.raises(UsageError, match="field s is no longer declared"):
         check_refused_lines(
             rules_of(click(S, pattern="(?P<s>.*)", **PATTERN), FREE),
             declarations(rules_of(after, FREE)),
@@ -240,5 +240,5 @@ def test_a_record_in_itself_ends() -> None:
     rules = rules_of(click(N, tree))
     check_refused_lines(rules, declarations(rules), may_refuse=False)
     (tree["type"]["fields"][1]).pop("default")
-    with pytest.raises(UsageError, match=r"field tree\.m lost its default"):
+    with pytest.raises(UsageError, match=r"field tree\.m no longer has a default"):
         check_refused_lines(rules, declarations(rules_of(click(N, tree))), may_refuse=False)

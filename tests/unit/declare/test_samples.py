@@ -94,7 +94,7 @@ def test_dead_letters_that_these_declarations_mend_are_told_from_those_that_stay
 def test_a_mistyped_source_is_named_with_the_one_that_is_near() -> None:
     (kind,) = again(letter(b"user=abc", source="ap", reason="unknown_source"))
     assert kind.stay_dead_letters
-    assert "no source ap is declared here; is app meant?" in str(kind)
+    assert "no source ap is declared here; did you mean app?" in str(kind)
 
 
 @pytest.mark.parametrize(

@@ -218,7 +218,8 @@ def test_an_int_is_promoted_to_long(life: TypeLife) -> None:
     life.close(n=1 << 40)
     assert life.read() == [{"n": 1}, {"n": 1 << 40}]
     with pytest.raises(
-        UsageError, match=r"what was written under schema id \d+ cannot be read with this: field n"
+        UsageError,
+        match=r"events that were written with schema id \d+ cannot be read with this declaration: field n",
     ):
         life.apply({"name": "n", "type": "int"})
 
@@ -230,7 +231,9 @@ def test_a_field_is_renamed_with_an_alias(life: TypeLife) -> None:
     assert life.close(n=2) == ["dead-letters"], "lines bear the new name from now on"
     life.close(visits=2)
     assert life.read() == [{"visits": 1}, {"visits": 2}]
-    with pytest.raises(UsageError, match="schema id 1 cannot be read with this: field number"):
+    with pytest.raises(
+        UsageError, match="schema id 1 cannot be read with this declaration: field number"
+    ):
         life.apply({"name": "number", "type": "long", "aliases": ["visits"]})
     life.apply({"name": "number", "type": "long", "aliases": ["visits", "n"]})
     assert life.read() == [{"number": 1}, {"number": 2}]
@@ -253,7 +256,7 @@ def test_a_group_of_a_pattern_is_renamed_while_ranges_of_the_older_rules_are_in_
     assert life.close_line("visits=2", older) == ["click"], "spooled before the change"
     assert life.close_line("visits=3") == ["click"]
     assert life.read() == [{"visits": 1}, {"visits": 2}, {"visits": 3}]
-    with pytest.raises(UsageError, match="field visits is declared no more"):
+    with pytest.raises(UsageError, match="field visits is no longer declared"):
         life.apply(before, line=declared("n")[1], may_refuse=False)
     back, rule = declared("n", "visits")
     life.apply(back, line=rule, may_refuse=False)
@@ -269,7 +272,9 @@ def test_a_type_is_retired_and_brought_back(life: TypeLife) -> None:
     assert life.close(n=2) == ["dead-letters"]
     assert life.read() == [{"n": 1}], "its buckets stay, and its hours go on closing, empty"
     assert "click" in {f.event_type for f in frontiers(life.world.database, 3600)}
-    with pytest.raises(UsageError, match="schema id 1 cannot be read with this: field n"):
+    with pytest.raises(
+        UsageError, match="schema id 1 cannot be read with this declaration: field n"
+    ):
         life.apply({"name": "n", "type": "string"})
     life.apply(N)
     assert (
@@ -285,7 +290,8 @@ def test_a_name_that_was_given_up_keeps_its_type(life: TypeLife) -> None:
     life.close(n=1, size=2)
     life.apply(N)
     with pytest.raises(
-        UsageError, match=r"schema id 1 cannot be read with this: field size \(reader type: string"
+        UsageError,
+        match=r"schema id 1 cannot be read with this declaration: field size \(reader type: string",
     ):
         life.apply(N, {"name": "size", "type": "string", "default": ""})
     assert life.read() == [{"n": 1}]

@@ -165,9 +165,9 @@ def test_a_line_over_the_limit_is_one_dead_letter(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "name the source of the lines, --source; declared are: app, system"),
-        (["--source", "nowhere"], "no such source is declared; known: app, system"),
-        (["--type", "nothing"], "no source carries it"),
+        ([], "specify the source of the lines with --source; declared sources: app, system"),
+        (["--source", "nowhere"], "unknown source; declared sources: app, system"),
+        (["--type", "nothing"], "no source contains this type"),
         (["--source", "app", "--zone", "Vienna"], "--zone Vienna: allowed"),
         (["--source", "app", "--observed-at", "now"], "--observed-at now: allowed"),
     ],
@@ -231,29 +231,29 @@ FIELDS = [
 @pytest.mark.parametrize(
     ("rule", "said"),
     [
-        ({"payload": "tsv"}, "needs `columns`"),
-        ({"payload": "tsv", "columns": ["b"]}, "line.columns = 'b' is none of the fields"),
-        ({"payload": "tsv", "columns": ["a", "a"]}, "line.columns: a is there twice"),
+        ({"payload": "tsv"}, "requires `columns`"),
+        ({"payload": "tsv", "columns": ["b"]}, "line.columns = 'b' is not one of the fields"),
+        ({"payload": "tsv", "columns": ["a", "a"]}, "line.columns: a is listed twice"),
         (
             {"payload": "tsv", "columns": ["a"], "time_field": "t"},
-            "line.time_field = 't' is none of the columns",
+            "line.time_field = 't' is not one of the columns",
         ),
-        ({"payload": "tsv", "columns": ["a"], "unknown": "ignore"}, "unknown goes with"),
-        ({"columns": ["a"]}, "columns goes with payload = 'tsv' only"),
-        ({"payload": "logfmt", "coerce": ["a"]}, "coerce goes with payload = 'json' only"),
-        ({"null_text": "-"}, "null_text goes with"),
-        ({"time_format": "unix"}, "time_format needs time_field"),
-        ({"unknown": "keep"}, "need each other"),
-        ({"unknown_field": "m"}, "need each other"),
+        ({"payload": "tsv", "columns": ["a"], "unknown": "ignore"}, "unknown requires"),
+        ({"columns": ["a"]}, "columns requires payload = 'tsv'"),
+        ({"payload": "logfmt", "coerce": ["a"]}, "coerce requires payload = 'json'"),
+        ({"null_text": "-"}, "null_text requires"),
+        ({"time_format": "unix"}, "time_format requires time_field"),
+        ({"unknown": "keep"}, "and vice versa"),
+        ({"unknown_field": "m"}, "and vice versa"),
         ({"unknown": "keep", "unknown_field": "a"}, "the field 'a' must be of the type"),
-        ({"header": {"a": "prog"}}, "allowed are host, program, pid"),
-        ({"header": {"b": "pid"}}, "line.header = 'b' is none of the fields"),
+        ({"header": {"a": "prog"}}, "allowed: host, program, pid"),
+        ({"header": {"b": "pid"}}, "line.header = 'b' is not one of the fields"),
         ({"header": {"a": "structured_data"}}, "the field 'a' must be of the type"),
-        ({"coerce": ["b"]}, "line.coerce = 'b' is none"),
-        ({"redact": [{"field": "b"}]}, "line.redact = 'b' is none"),
+        ({"coerce": ["b"]}, "line.coerce = 'b' is not one"),
+        ({"redact": [{"field": "b"}]}, "line.redact = 'b' is not one"),
         (
             {"payload": "pattern", "pattern": "(?P<a>.)", "time_field": "t"},
-            "time_field = 't' is no group of the pattern",
+            "time_field = 't' is not a group of the pattern",
         ),
     ],
 )
@@ -269,16 +269,21 @@ def _type(name: str, **rule: Any) -> EventType:
 @pytest.mark.parametrize(
     ("source_format", "rules", "catch_all", "said"),
     [
-        ("free", [{"header": {"a": "pid"}}], None, "a header goes with 'rfc5424' and 'syslog'"),
+        ("free", [{"header": {"a": "pid"}}], None, "which require format 'rfc5424' or 'syslog'"),
         ("free", [{}], None, "neither line.time_field nor line.time = 'observed'"),
-        ("rfc5424", [{"programs": ["p"]}], None, "programs with 'syslog'"),
+        ("rfc5424", [{"programs": ["p"]}], None, "programs require 'syslog'"),
         (
             "free",
             [{"time": "observed"}, {"time_field": "t"}],
             None,
-            "its type t1 is never reached: t0 takes all such lines",
+            "its type t1 never matches a line: t0 takes all lines of this kind",
         ),
-        ("syslog", [{"payload": "text", "field": "a"}, {}], None, "its type t1 is never reached"),
+        (
+            "syslog",
+            [{"payload": "text", "field": "a"}, {}],
+            None,
+            "its type t1 never matches a line",
+        ),
         (
             "rfc5424",
             [
@@ -286,7 +291,7 @@ def _type(name: str, **rule: Any) -> EventType:
                 {"payload": "text", "field": "a", "time": "observed"},
             ],
             "t1",
-            "the catch_all t1 would take lines of it whole",
+            "the catch_all t1 would store its lines unredacted",
         ),
     ],
 )

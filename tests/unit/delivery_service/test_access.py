@@ -127,7 +127,7 @@ async def test_a_token_covers_its_types_and_no_others(h: Harness) -> None:
     assert token.token.id in refused.json()["detail"] and "raw" in refused.json()["detail"]
     every = known(h)
     assert (await h.post_events(LINE, "dead-letters", **bearer(every))).status_code == 404, (
-        "made by the service alone"
+        "only be created by the service"
     )
     assert {r.topic for r in h.queue.records} == {"events.click", "events.note", "hourmark.audit"}
 
@@ -278,7 +278,7 @@ async def test_a_topic_made_anew_keeps_whoever_was_in_and_says_so(
     assert await status(h, f"Bearer {token.text}") == (200, "")
     ready = await h.client.get("/readyz")
     assert ready.status_code == 200
-    assert "hourmark.tokens no longer holds 1" in ready.json()["warnings"][0]
+    assert "hourmark.tokens no longer contains 1" in ready.json()["warnings"][0]
     assert b"hourmark_service_tokens_lost 1.0" in h.metrics.exposition()
     h.service.access.token_store.feed([record(token.token)], from_start=True)
     assert (await h.client.get("/readyz")).json()["warnings"] == []
@@ -293,7 +293,7 @@ async def test_a_service_that_cannot_follow_goes_on_and_says_so(
     with caplog.at_level("ERROR"):
         for _ in range(5):
             book.read_error = ": the broker is away"
-    assert caplog.text.count("tokens cannot be followed: the broker is away") == 1, "once"
+    assert caplog.text.count("changes of tokens cannot be read: the broker is away") == 1, "once"
     h.clock.advance(90)
     assert await status(h, f"Bearer {token.text}") == (200, "")
     (warning,) = (await h.client.get("/readyz")).json()["warnings"]

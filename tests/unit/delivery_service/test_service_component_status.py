@@ -116,7 +116,7 @@ def test_a_service_with_tls_is_known_by_its_own_certificate(
         )
         found = service(told.model_copy(update={"service": stranger}), NOW_MS)
         assert "its certificate is not accepted" in found.detail
-        assert "name the file that it uses" in found.problems[0].do
+        assert "set this configuration to the file that the service uses" in found.problems[0].do
 
 
 def test_a_service_whose_certificate_has_expired_says_so_and_does_not_hang(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_a_service_that_is_not_ready_is_a_problem_with_its_reasons(tmp_path: Pat
     with serving(Handler) as address:
         found = service(config(tmp_path, int(address.rpartition(":")[2])), NOW_MS)
     (problem,) = found.problems
-    assert problem.what == "it answers and is not ready: too few in-sync replicas"
+    assert problem.what == "it responds, but is not ready: too few in-sync replicas"
 
 
 def test_a_warning_of_a_ready_service_such_as_a_missing_topic_is_a_problem(tmp_path: Path) -> None:
@@ -245,7 +245,8 @@ def test_reports_tell_who_is_live_who_fell_silent_and_who_said_goodbye() -> None
     assert found.state is ComponentState.RUNNING
     assert (
         found.detail
-        == "reported: web-1 (3 s ago); silent: web-2 (15 min ago); said goodbye: web-3 (2 h ago)"
+        == "reported: web-1 (3 s ago); silent: web-2 (15 min ago); reported a goodbye: web-3 "
+        "(2 h ago)"
     )
     assert found.heard_at_ms == NOW_MS - 3000
     assert (

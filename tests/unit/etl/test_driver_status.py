@@ -67,7 +67,7 @@ def test_a_ledger_that_no_driver_ever_had_says_so(tmp_path: Path) -> None:
     found = ask(tmp_path, free_port())
     assert (
         found.state is ComponentState.NOT_RUNNING
-        and "`hourmark etl run` starts one" in found.detail
+        and "start one with `hourmark etl run`" in found.detail
     )
 
 
@@ -112,7 +112,7 @@ def test_a_driver_that_was_stopped_is_no_problem_and_one_that_was_killed_is(
         write_heartbeat(database, database.acquire(CLOSER), NOW_MS + 60_000)
     killed = ask(tmp_path, free_port(), NOW_MS + 600_000)
     (problem,) = killed.problems
-    assert "no driver runs" in problem.what and "`hourmark etl run`" in problem.do
+    assert "no driver is running" in problem.what and "`hourmark etl run`" in problem.do
 
 
 def test_a_process_that_accepts_and_does_not_answer_hangs(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_a_driver_that_polls_and_cannot_write_to_the_ledger_is_a_problem(tmp_pat
     assert "none has written to the ledger for 60 s" in problem.what
     assert (
         f"MiB are free; `fuser {tmp_path}/ledger.sqlite`" in problem.do
-        and "stages a shard alone" in problem.do
+        and "only stages a shard" in problem.do
     )
 
 
@@ -240,7 +240,7 @@ def test_two_drivers_that_take_the_lease_from_each_other_are_named(tmp_path: Pat
         for n in range(3):
             beat_as(database, f"7 etl-{n}", NOW_MS - 30_000 + n * 5000)
         (problem,) = ask(tmp_path, free_port(), NOW_MS - 15_000).problems
-    assert "take the lease from each other, 2 times" in problem.what
+    assert "take the ledger's lease from each other, 2 times" in problem.what
     assert f"process {os.getpid()} on" in problem.what and "stop one of the two" in problem.do
     assert ask(tmp_path, free_port(), NOW_MS + 1_900_000).problems[0].subject == "etl driver"
 

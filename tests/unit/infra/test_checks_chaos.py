@@ -15,7 +15,7 @@ from hourmark_infra.checks.chaos import chaos
 @pytest.fixture(autouse=True)
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(what: str) -> None:
-        raise UsageError(f"{what} not part of an installed Hourmark; work in a checkout")
+        raise UsageError(f"{what} not part of an installed Hourmark; use a checkout")
 
     monkeypatch.setattr(module, "project", refuse)
 
@@ -24,7 +24,7 @@ def test_help_is_said_wherever_it_is_asked_for() -> None:
     done = CliRunner().invoke(chaos, ["--help"])
     assert done.exit_code == 0, done.output
     assert "hourmark chaos run --tier pr" in done.output
-    assert "not part of an installed Hourmark; work in a checkout" in done.output
+    assert "not part of an installed Hourmark; use a checkout" in done.output
 
 
 def test_everything_else_is_refused() -> None:

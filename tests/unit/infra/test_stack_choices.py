@@ -44,7 +44,9 @@ def test_a_length_that_is_no_bucket_s_is_refused_before_anything_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOURMARK_HOME", str(tmp_path))
-    with pytest.raises(UsageError, match=r"--bucket-seconds 45: allowed: 3600, or whole minutes"):
+    with pytest.raises(
+        UsageError, match=r"--bucket-seconds 45: allowed: 3600, or, for tests, whole minutes"
+    ):
         CliRunner().invoke(root, ["up", "--bucket-seconds", "45"], catch_exceptions=False)
     assert not state_file(tmp_path).exists()
 

@@ -33,8 +33,8 @@ def asked(ask: Callable[[str], Health], code: int, body: bytes) -> tuple[Health,
     [
         (500, b"x", "answers 500 to"),
         (307, b"", "answers 307 to"),
-        (200, b"<html>", "no JSON at"),
-        (204, b"", "no JSON at"),
+        (200, b"<html>", "is not JSON"),
+        (204, b"", "is not JSON"),
     ],
 )
 def test_an_odd_answer_is_not_well(
@@ -58,8 +58,8 @@ def test_what_is_well_says_what_it_holds() -> None:
 def test_a_namenode_without_disk_space_says_so() -> None:
     body = b'{"beans": [{"Safemode": "Safe mode is ON. Resources are low on NN. Please add more"}]}'
     found = asked(check_namenode, 200, body)[0]
-    assert found.detail == "in safe mode: the disk of its data folder is almost full"
-    assert found.do.startswith("make room on this disk")
+    assert found.detail == "in safe mode, because the disk of its data folder is almost full"
+    assert found.do.startswith("free space on this disk")
 
 
 def test_a_datanode_is_known_to_its_namenode_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:

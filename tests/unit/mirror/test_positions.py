@@ -101,7 +101,7 @@ def test_an_empty_partition_has_reached_its_cut_without_a_position() -> None:
         partitions_behind({P: 7}, {P: 7}, {}) == []
     )  # all of it deleted by retention; `gaps` speaks of that
     assert [str(b) for b in partitions_behind({P: 7}, {P: 6}, {})] == [
-        "events.end-song-0: nothing was copied, the cut is 7"
+        "events.end-song-0: the mirror has copied nothing, the cut is 7"
     ]
 
 

@@ -44,7 +44,7 @@ def test_its_end_is_told_once_and_the_next_one_is_another(
     conditions.warn("a", "a is not there again")
     assert caplog.messages == [
         "a is not there",
-        "no more, after 30 s and 2 times: a is not there",
+        "resolved after 30 s (2 occurrences): a is not there",
         "a is not there again",
     ]
     latest = conditions.latest()
@@ -62,5 +62,5 @@ def test_what_nobody_meets_any_more_has_ended(
     clock.advance(1)
     conditions.sweep()
     assert conditions.ongoing() == [] and caplog.messages[1:] == [
-        "no more, after 0 s and 1 times: a is not there"
+        "resolved after 0 s (1 occurrences): a is not there"
     ]

@@ -35,14 +35,14 @@ def test_a_right_message_passes(message: str) -> None:
     ("message", "said"),
     [
         (f"{'x' * 73}\n\nwhy\n", ["the subject has 73 characters"]),
-        ("Say what\n", ["there is no body"]),
-        ("Say what\n\n# why\n", ["there is no body"]),
-        ("Say what\nand why\n", ["the second line is not empty", "there is no body"]),
+        ("Say what\n", ["the body is missing"]),
+        ("Say what\n\n# why\n", ["the body is missing"]),
+        ("Say what\nand why\n", ["the second line is not empty", "the body is missing"]),
         (
             "Say what\n\n# ------------------------ >8 ------------------------\n+why\n",
-            ["there is no body"],
+            ["the body is missing"],
         ),
-        ("# nothing\n", ["there is no subject", "there is no body"]),
+        ("# nothing\n", ["the subject is missing", "the body is missing"]),
     ],
 )
 def test_a_wrong_message_is_told_what_is_wrong(message: str, said: list[str]) -> None:
@@ -67,7 +67,7 @@ def test_git_refuses_a_wrong_message_and_takes_a_right_one(tmp_path: Path) -> No
     refused = git("commit", "--allow-empty", "-m", "Say what")
     assert (
         refused.returncode == 1
-        and "there is no body: after an empty line, say why" in refused.stderr
+        and "the body is missing: after an empty line, state the reason" in refused.stderr
     )
     assert git("commit", "--allow-empty", "-m", "Say what", "-m", "Because").returncode == 0
 

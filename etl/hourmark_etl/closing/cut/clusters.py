@@ -113,10 +113,9 @@ class KafkaSiteClusters:
         for gap in self._lost_gaps:
             if gap not in known:
                 _LOG.error(
-                    "%s; where a copy of the ledger was restored, and Kafka's retention took "
-                    "them, `hourmark ledger rebuild` "
-                    "looks for them in staged files; else hours of what was in them close by "
-                    "an override alone "
+                    "%s; if a copy of the ledger was restored and Kafka's retention has deleted "
+                    "these records, `hourmark ledger rebuild` searches staged files for them; "
+                    "otherwise, hours that may lack these records close only by an override "
                     "(`hourmark bucket force`)",
                     gap.what,
                 )

@@ -426,8 +426,8 @@ class CutTaker:
         ends = [end for p, end in self._central.items() if p.topic == audit]
         if len(ends) != 1:
             raise Finding(
-                f"topic {audit} has {len(ends)} partitions; closing needs one order of "
-                "promises. Recreate it with one partition"
+                f"topic {audit} has {len(ends)} partitions; but closing requires audit records "
+                "in a single order. Recreate the topic with one partition"
             )
         return ends[0]
 
@@ -589,7 +589,7 @@ def describe_not_staged(
         empty.
     """
     return [
-        f"staging: {p} is staged up to {at}, the cut is {ends[p]}"
+        f"staging: {p} is staged up to offset {at}, but the cut is {ends[p]}"
         for p, at in sorted(behind.items())
     ]
 

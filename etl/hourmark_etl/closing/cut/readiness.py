@@ -163,7 +163,8 @@ def readiness(
     waits_for = [_waits_for(r, end, event) for r in behind]
     if now_ms < frontier.hour.end_ms:
         waits_for.append(
-            f"the hour has not ended by the closer's clock ({_seconds(end - now_ms)} to go)"
+            f"the hour has not ended according to the closer's clock ({_seconds(end - now_ms)} "
+            "to go)"
         )
     return Readiness(min([others_ms, *map(_caught_up_ms, behind)]), tuple(waits_for))
 
@@ -225,14 +226,14 @@ def describe_missing_service(reports: LatestReports) -> str | None:
     gone = [r for r in reports.all.values() if r.kind == "service"]
     if not gone:
         return (
-            "no delivery service has reported yet; one that was just started does in a "
-            "moment, else start it (`hourmark serve`)"
+            "no delivery service has reported yet. A service that was just started reports "
+            "within seconds; otherwise start one (`hourmark serve`)"
         )
     last = max(gone, key=lambda r: r.heard_at_ms)
     return (
-        f"every delivery service has said goodbye, {last.name} ({last.host_id}) last: nothing "
-        "closes until one reports, not even "
-        "past the deadline; is one to be started? (`hourmark serve`)"
+        f"every delivery service was shut down, the last one was {last.name} ({last.host_id}). "
+        "No bucket closes until a service reports, not even after the deadline; start one "
+        "(`hourmark serve`)"
     )
 
 
@@ -261,16 +262,15 @@ def describe_clock_difference(reports: LatestReports, now_ms: int) -> str | None
     if ahead_ms > CLOCKS_APART_MS_MAX:
         return (
             f"{newest.name} ({newest.host_id}) reported at a time that is {_seconds(ahead_ms)} "
-            "ahead of the closer's clock; one "
-            "of the two is wrong, and nothing closes until they agree: look at the clock of "
-            "that service, and of this machine"
+            "ahead of the closer's clock. One of the two clocks is wrong, and no bucket closes "
+            "until they agree; check the clock of that service and of this machine"
         )
     if -ahead_ms > CLOCKS_APART_MS_MAX:
         return (
             f"the newest staged report of a delivery service ({newest.name}) is "
-            f"{_seconds(-ahead_ms)} old by the closer's clock: staging is behind, as after a pause "
-            "of the ETL, no service reports, or a clock is wrong; nothing closes until a newer "
-            "one is staged"
+            f"{_seconds(-ahead_ms)} old according to the closer's clock. Staging is behind (as "
+            "after a pause of the ETL), no service reports, or a clock is wrong. No bucket "
+            "closes until a newer report is staged"
         )
     return None
 
@@ -380,7 +380,7 @@ def _caught_up_ms(reporter: ReportedSource) -> int:
 
 def _waits_for(r: ReportedSource, end_ms: int, event: str) -> str:
     if r.caught_up_at_ms is None:
-        return f"{r.name} ({r.host_id}): never caught up yet"
+        return f"{r.name} ({r.host_id}): has never caught up"
     return (
         f"{r.name} ({r.host_id}): caught up {_seconds(end_ms - r.caught_up_at_ms)} before {event}"
     )
@@ -426,9 +426,9 @@ class DuplicateHostWatch:
                 ):
                     found.append(
                         f"host {r.host_name} ({r.host_id}) has two live incarnations, "
-                        f"{before.incarnation} and {r.incarnation}, "
-                        "that report in turn: was the machine cloned, or do two tailers share "
-                        "one state folder? Stop one of them"
+                        f"{before.incarnation} and {r.incarnation}, that report alternately. "
+                        "Check whether the machine was cloned or two tailers use copies of one "
+                        "state folder, and stop one of them"
                     )
                 self._left[r.host_id] = before
             self._last[r.host_id] = r

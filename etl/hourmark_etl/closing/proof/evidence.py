@@ -513,8 +513,8 @@ def read_unaudited(storage: Storage, path: str) -> pa.Table:
         raise
     except (ContentLost, *DAMAGE) as error:
         _LOG.warning(
-            "the file of unaudited rows %s cannot be read (%s): a promise that it would "
-            "keep stays unmet",
+            "the file of unaudited rows %s cannot be read (%s), so a promise that these rows "
+            "would fulfill remains unmet",
             path,
             error,
         )

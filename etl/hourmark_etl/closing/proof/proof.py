@@ -353,9 +353,9 @@ class Prover:
         total = pc.sum(unaudited.column("rows")).as_py() or 0
         if total > UNAUDITED_ROWS_MAX:
             _LOG.error(
-                "%d listed rows have no audit record, more than the %d that are kept to settle "
-                "one that comes later: their hours "
-                "will time out if it does. Is the topic of audit records whole?",
+                "%d listed rows have no audit record. Only %d are kept for audit records that "
+                "arrive later, so the hours of the others would time out. Check whether records "
+                "of the audit topic are missing",
                 total,
                 UNAUDITED_ROWS_MAX,
             )

@@ -193,7 +193,7 @@ class UnauditedCleaner:
                 if self._is_promised(f):
                     done.append(f)
             except Unreadable as error:  # the file is kept until it expires
-                _LOG.warning("whether %s is still needed is not known: %s", f.path, error)
+                _LOG.warning("cannot determine whether %s is still needed: %s", f.path, error)
         if done:
             ledger.delete_unaudited_rows(self._database, lease, [f.path for f in done])
         return delete_all(self._storage, [f.path for f in done])

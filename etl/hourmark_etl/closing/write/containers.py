@@ -302,7 +302,7 @@ def verify_written_file(storage: Storage, written: WrittenFile) -> str:
             records = sum(block.records for block in container)
         except Exception as error:  # noqa: BLE001  # damaged bytes make a decoder raise anything
             return (
-                f"{storage.url(written.path)} does not read back as Avro "
+                f"{storage.url(written.path)} cannot be read back as Avro "
                 f"({type(error).__name__}: {error})"
             )
     found, wanted = (
@@ -310,7 +310,7 @@ def verify_written_file(storage: Storage, written: WrittenFile) -> str:
         (written.records, written.bytes, written.blake2b),
     )
     return (
-        f"{storage.url(written.path)} reads back as {found}, {wanted} was written"
+        f"{storage.url(written.path)} was read back as {found}, but {wanted} was written"
         if found != wanted
         else ""
     )
@@ -321,6 +321,6 @@ def _check_type(container: ContainerReader, event_type: str) -> None:
     wanted = event_schema(event_type, [])
     if (schema["name"], schema.get("namespace")) != (wanted["name"], wanted["namespace"]):
         raise ValueError(
-            f"its schema is of {schema.get('namespace')}.{schema['name']}, and not of the "
-            f"type {event_type}"
+            f"its schema is of {schema.get('namespace')}.{schema['name']}, not of the event type "
+            f"{event_type}"
         )

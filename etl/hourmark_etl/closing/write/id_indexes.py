@@ -65,8 +65,8 @@ def publish_indexes(
             storage.rename_new(path, moved[path])
     except StorageError as error:
         _LOG.warning(
-            "ids of this round's buckets are not indexed, late events will read the "
-            "buckets instead: %s",
+            "event ids of this round's buckets are not indexed, so lookups for late events will "
+            "read the buckets instead: %s",
             error,
         )
         return

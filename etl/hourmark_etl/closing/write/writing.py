@@ -247,11 +247,10 @@ def _written_hour(
             hour = Hour(start_s, sealed.hour.length_s)
             differences.append(
                 f"{wanted.events} rows of {sealed.event_type} {hour} are listed for "
-                f"{sealed.hour}, digest {wanted.digest:016x}, "
-                f"checksum of values {wanted.values:016x}, and {got.events} were written or "
-                "left out as duplicates, digest "
-                f"{got.digest:016x}, checksum of values {got.values:016x}; it is not published, "
-                "and written again"
+                f"{sealed.hour}, digest {wanted.digest:016x}, checksum of values "
+                f"{wanted.values:016x}, but {got.events} were written or removed as duplicates, "
+                f"digest {got.digest:016x}, checksum of values {got.values:016x}; the bucket is "
+                "not published and will be written again"
             )
     count = sum(of.events for of in left_out.values())
     unwritable = (

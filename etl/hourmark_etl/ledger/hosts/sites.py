@@ -43,9 +43,9 @@ def check_sites(database: Database, lease: Lease, audits: Mapping[str, str]) -> 
     with database.transaction(lease) as connection:
         if gone := sorted(read_further_sites(connection) - set(audits.values())):
             raise UsageError(
-                f"the ledger holds promises of the sites {', '.join(gone)}, which "
-                "kafka.further_edges does not name: without "
-                "them no bucket could be called complete. Name them as before"
+                f"the ledger contains promises of the sites {', '.join(gone)}, which are missing "
+                "from kafka.further_edges: without them, no bucket can be proved complete. Add "
+                "them again"
             )
         named = connection.execute(
             select(tables.meta.c.value).where(tables.meta.c.key == FIRST_AUDIT)
@@ -54,9 +54,9 @@ def check_sites(database: Database, lease: Lease, audits: Mapping[str, str]) -> 
             connection.execute(insert(tables.meta).values(key=FIRST_AUDIT, value=first))
         elif named not in (None, first):
             raise UsageError(
-                f"the ledger's first site has the audit topic {named}, by kafka.edge_alias it "
-                f"is {first} now: let kafka.edge be "
-                "the site that it was, and name others in kafka.further_edges"
+                f"the ledger's first site has the audit topic {named}, but according to "
+                f"kafka.edge_alias it is {first}: set kafka.edge to the original site, and list "
+                "other sites in kafka.further_edges"
             )
 
 

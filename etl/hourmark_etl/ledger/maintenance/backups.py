@@ -59,7 +59,7 @@ def back_up(connection: Connection) -> str:
         name = f"hourmark_revision_{revision}_commit_{commit}"
         _copy_schema(connection, name, uuid)
     _LOG.info(
-        "the ledger of schema version %s was copied to %s before it is changed", revision, name
+        "the ledger with schema version %s was copied to %s before its migration", revision, name
     )
     return name
 
@@ -104,17 +104,17 @@ def open_with_copy(engine: Engine, name: str) -> Iterator[tuple[Connection, str]
         if connection.dialect.name == "sqlite":
             if not Path(name).is_file():
                 raise UsageError(
-                    f"there is no copy {name}: they stand beside the ledger, named "
+                    f"the copy {name} does not exist; copies are next to the ledger, with names "
                     f"{engine.url.database}.revision-…"
                 )
             if Path(name).samefile(str(engine.url.database)):
                 raise UsageError(
-                    f"{name} is the ledger itself: copies stand beside it, named "
+                    f"{name} is the ledger itself; copies are next to it, with names "
                     f"{engine.url.database}.revision-…"
                 )
             if _uuid_in(Path(name)) is None:
                 raise UsageError(
-                    f"{name} is no copy of a ledger: they are named "
+                    f"{name} is not a copy of a ledger; copies have names "
                     f"{engine.url.database}.revision-…"
                 )
             raw = connection.connection.driver_connection
@@ -129,17 +129,18 @@ def open_with_copy(engine: Engine, name: str) -> Iterator[tuple[Connection, str]
             with connection.begin():
                 if name not in inspect(connection).get_schema_names():
                     raise UsageError(
-                        f"there is no copy {name}: they are schemas of the ledger's "
-                        "database, hourmark_revision_…"
+                        f"the copy {name} does not exist; copies are schemas of the ledger's "
+                        "database with names hourmark_revision_…"
                     )
                 if name == inspect(connection).default_schema_name:
                     raise UsageError(
-                        f"{name} is the ledger itself: copies are other schemas of its "
-                        "database, hourmark_revision_…"
+                        f"{name} is the ledger itself; copies are other schemas of its database, "
+                        "with names hourmark_revision_…"
                     )
                 if not inspect(connection).has_table(tables.meta.name, name):
                     raise UsageError(
-                        f"{name} is no copy of a ledger: they are schemas named hourmark_revision_…"
+                        f"{name} is not a copy of a ledger; copies are schemas with names "
+                        "hourmark_revision_…"
                     )
                 yield connection, name
 
@@ -203,9 +204,9 @@ def _copy_file(ledger: Path, target: Path) -> None:
     except (sqlite3.Error, OSError) as error:
         temporary.unlink(missing_ok=True)
         raise Unavailable(
-            f"the ledger is changed only once there is a copy of it, and {target} cannot be "
-            f"written: {error}; free as much space "
-            "as the ledger has, and start again. Nothing was changed"
+            f"the ledger must be copied before it is changed, but {target} cannot be written: "
+            f"{error}; free as much disk space as the ledger occupies, and start again. Nothing "
+            "was changed"
         ) from error
 
 
@@ -224,9 +225,8 @@ def _check_own(name: str, found: str | None, uuid: str) -> None:
     # An existing copy must be of this ledger and commit, as after an interrupted migration.
     if found != uuid:
         raise Unavailable(
-            f"the ledger is changed only once there is a copy of it, and {name} is a copy of "
-            "another ledger, or none: give "
-            "that one another name, then start again. Nothing was changed"
+            f"the ledger must be copied before it is changed, but {name} exists and is not a "
+            "copy of this ledger; rename it, then start again. Nothing was changed"
         )
 
 
@@ -248,10 +248,9 @@ def _copy_schema(connection: Connection, name: str, uuid: str) -> None:
         reason = str(error.orig).splitlines()[0]
         user, database = connection.execute(text("SELECT current_user, current_database()")).one()
         raise Unavailable(
-            f"the ledger is changed only once there is a copy of it, in a schema {name} of its "
-            "database, and that cannot be "
-            f"made: {reason}. GRANT CREATE ON DATABASE {database} TO {user}, then start again. "
-            "Nothing was changed"
+            f"the ledger must be copied before it is changed, but the schema {name} for the copy "
+            f"cannot be created in its database: {reason}. GRANT CREATE ON DATABASE {database} "
+            f"TO {user}, then start again. Nothing was changed"
         ) from error
     for table in (*copied, _VERSIONS):
         connection.execute(

@@ -97,16 +97,15 @@ def restore_copy(
             revision = read_copy_revision(connection, schema)
             if newest is not None and revision > newest:
                 raise Finding(
-                    f"{name} has schema version {revision}, and the version that is to go on "
-                    f"with it opens none after {newest}: "
-                    "name the copy that was made when the ledger was migrated, or go without "
-                    "--restore"
+                    f"{name} has schema version {revision}, but the older version supports at "
+                    f"most {newest}: use the copy that was made when the ledger was migrated, or "
+                    "omit --restore"
                 )
             if reasons := list(_since(connection, schema)):
                 raise Finding(
-                    f"{name} is not put back, as it would be an older copy: "
-                    f"{'; '.join(reasons)}. `hourmark ledger downgrade` "
-                    "without --restore keeps what was closed"
+                    f"{name} is not restored, because it is older than the ledger: "
+                    f"{'; '.join(reasons)}. `hourmark ledger downgrade` without --restore keeps "
+                    "all closed buckets"
                 )
             copy, commit = (
                 back_up(connection),
@@ -136,7 +135,7 @@ def _check_same_ledger(engine: Engine, name: str) -> None:
         )
     if one != other:
         raise Finding(
-            f"{name} is a copy of the ledger {other}, and this one is {one}: it is not put back"
+            f"{name} is a copy of ledger {other}, but this ledger is {one}; it is not restored"
         )
 
 
@@ -147,7 +146,7 @@ def _since(connection: Connection, schema: str) -> Iterator[str]:
         *connection.execute(buckets, execution_options=of_copy)
     }
     if closed:
-        yield f"{len(closed)} buckets were closed since"
+        yield f"{len(closed)} buckets have been closed since"
     frontiers = tables.frontiers.c
     sealed = list(
         connection.execute(
@@ -156,12 +155,12 @@ def _since(connection: Connection, schema: str) -> Iterator[str]:
     )
     if sealed:
         yield (
-            f"an hour of {', '.join(sorted(sealed))} is sealed, and may be published: let the "
-            "driver close it"
+            f"an hour of {', '.join(sorted(sealed))} is sealed and may already be published; let "
+            "the driver close it"
         )
     rules = select(tables.rules.c.key)
     if {*connection.execute(rules)} - {*connection.execute(rules, execution_options=of_copy)}:
-        yield "`hourmark types apply` put rules in force since"
+        yield "`hourmark types apply` has published rules since"
 
 
 def _commit(connection: Connection, schema: str | None = None) -> int:

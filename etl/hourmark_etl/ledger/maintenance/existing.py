@@ -17,7 +17,9 @@ from hourmark_etl.ledger.engines import sqlite_file
 from hourmark_etl.ledger.frontier_rows import check_bucket_length
 from hourmark_etl.storage import StorageError, open_storage
 
-_HERE: Final = "Is this the machine of the driver, and the configuration that it uses (--config)?"
+_HERE: Final = (
+    "Check that this is the driver's machine, and that --config is the driver's configuration"
+)
 
 
 def open_existing_ledger(config: Config, *, may_migrate: bool = False) -> Database:
@@ -64,10 +66,10 @@ def open_or_create_ledger(config: Config) -> Database:
 def _opened(config: Config, *, may_make: bool, may_migrate: bool) -> Database:
     file = sqlite_file(config.etl.ledger)
     if file and not file.is_file():
-        what = f"there is no ledger at {file} (etl.ledger)"
+        what = f"no ledger exists at {file} (etl.ledger)"
         _refuse_lost(config, what, must_know=not may_make)
         if not may_make:
-            raise NoLedger(f"{what}; `hourmark types apply --dir types` makes it. {_HERE}")
+            raise NoLedger(f"{what}; `hourmark types apply --dir types` creates it. {_HERE}")
     database = Database(config.etl.ledger, may_migrate=may_migrate)
     try:
         check_bucket_length(database, config.parsing.bucket_seconds)
@@ -100,14 +102,12 @@ def _refuse_lost(config: Config, what: str, *, must_know: bool) -> None:
         if not must_know:
             return
         raise Unavailable(
-            f"{what}; whether it is lost cannot be told: {error}. A lost one is recreated by "
-            f"{rebuild}, a first one by `hourmark "
-            f"types apply --dir types`. {_HERE}"
+            f"{what}, and it is unknown whether it is lost: {error}. Recreate a lost ledger with "
+            f"{rebuild}, or create the first one with `hourmark types apply --dir types`. {_HERE}"
         ) from error
     if marker is not None:
         raise LostLedger(
-            f"{what}, and {storage.url('')} holds closed buckets ({marker}): it is lost. "
-            "Restore its newest copy, or make it "
-            f"anew by {rebuild}. {_HERE} Where this is a new installation, give it a root of "
-            "its own (storage.root)"
+            f"{what}, but {storage.url('')} contains closed buckets ({marker}), so the ledger is "
+            f"lost. Restore its newest copy, or recreate it with {rebuild}. {_HERE}. If this is "
+            "a new installation, use a separate storage.root"
         )

@@ -61,15 +61,14 @@ def is_current(connection: Connection) -> bool:
     version = read_revision(connection)
     if version is None and inspect(connection).has_table("meta"):
         raise EtlStop(
-            "the ledger has schema version 1, which was never released, and cannot be "
-            "migrated; set etl.ledger to a new database "
-            "and fill it from storage by `hourmark ledger rebuild`"
+            "the ledger has schema version 1, which was never released, and cannot be migrated; "
+            "set etl.ledger to a new database, and fill it from storage with `hourmark ledger "
+            "rebuild`"
         )
     if version is not None and version > newest():
         raise EtlStop(
-            f"the ledger has schema version {version}, this software knows {newest()}; run the "
-            "software that wrote it, or a "
-            "newer one"
+            f"the ledger has schema version {version}, but this version of Hourmark supports at "
+            f"most {newest()}; use the version that wrote it, or a newer one"
         )
     return version == newest()
 

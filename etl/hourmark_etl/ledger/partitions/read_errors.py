@@ -193,6 +193,6 @@ def delete_read_error(connection: Connection, error: ReadError) -> None:
     )
     if connection.execute(delete(_TABLE).where(*here)).rowcount != 1:
         raise UsageError(
-            f"topic {error.topic} partition {error.partition} is no longer held at offset "
+            f"topic {error.topic} partition {error.partition} is no longer blocked at offset "
             f"{error.offset}; run the command again"
         )

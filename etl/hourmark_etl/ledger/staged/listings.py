@@ -295,8 +295,8 @@ def find_counted_promises(
         {g.site for of in found for g in of} - {site for site, _ in below_offsets.by_site}
     ):
         raise Finding(
-            f"the ledger has promises of {', '.join(unknown)}, of which the cut knows "
-            "nothing: see kafka.further_edges"
+            f"the ledger has promises of the sites {', '.join(unknown)}, which the cut does not "
+            "include; check kafka.further_edges"
         )
     return found
 

@@ -243,8 +243,8 @@ def mark_reviewed(database: Database, event_type: str | None, now_ms: int) -> in
     if not open_rows:
         of = f" of {event_type}" if event_type else ""
         raise UsageError(
-            f"no record{of} that was set aside waits for a review; `hourmark etl "
-            "set-aside ls --all` lists all"
+            f"no record{of} that was set aside needs a review; `hourmark etl set-aside ls --all` "
+            "lists all"
         )
     here: list[ColumnElement[bool]] = [_TABLE.c.reviewed_at_ms.is_(None)]
     if event_type is not None:

@@ -336,7 +336,7 @@ def read_ledger_file(database: Database, path: str) -> LedgerFile:
         )
         if row is None:
             raise Finding(
-                f"the ledger names no staged file {path}; `hourmark ledger check` "
+                f"the ledger does not contain the staged file {path}; `hourmark ledger check` "
                 "compares ledger and storage"
             )
         check_digest(_FILES, row)

@@ -285,9 +285,8 @@ def verify(event_type: str | None, hour: str | None, as_json: bool, config: Conf
     print_lines(format_verification_summary(verdicts, findings, as_json))
     if findings:
         raise Finding(
-            f"{len(findings)} findings in closed buckets, which Hourmark never changes: find "
-            "out who wrote there, "
-            "and bring the files back from a copy"
+            f"{len(findings)} findings in closed buckets, which Hourmark never changes; find out "
+            "which program changed them, and restore the files from a copy"
         )
 
 
@@ -343,7 +342,7 @@ def _parse_selection(
     first = parse_hour(from_hour, config) if from_hour else None
     last = parse_hour(to_hour, config) if to_hour else None
     if first and last and first > last:
-        raise UsageError(f"--from {first} is after --to {last}; exchange them")
+        raise UsageError(f"--from {first} is after --to {last}; swap the two values")
     return BucketSelection(
         patterns=patterns,
         first=first,

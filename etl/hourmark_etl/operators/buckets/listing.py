@@ -287,7 +287,7 @@ def _describe_step(f: Frontier, ended_s: float) -> str:
         return "; ".join(f.alarm)
     if running := describe_running_step(f):
         return running
-    return f"its end, in {format_duration(-ended_s)}" if ended_s < 0 else "the closer's next poll"
+    return f"its end in {format_duration(-ended_s)}" if ended_s < 0 else "the closer's next poll"
 
 
 def closed_bucket_row(
@@ -357,8 +357,8 @@ def _collect(
         if not selection.wants_closed:
             raise
         click.echo(
-            "closed buckets only, from their markers on storage, without the hours that are open: "
-            f"{redact(str(error))}",
+            "listing only closed buckets, from their markers on storage, because the ledger "
+            f"cannot be read: {redact(str(error))}",
             err=True,
         )
     storage = open_storage(config.storage)

@@ -82,7 +82,7 @@ def format_manifest(
         "  follows     "
         f"{f'{previous.hour}, whose marker has {previous.blake2b}' if previous else 'none: it is the first'}",
         f"  removed     {manifest.duplicates_removed} duplicates",
-        f"  unaudited   {manifest.unaudited} events that no audit record promised so far",
+        f"  unaudited   {manifest.unaudited} events without an audit record so far",
     ]
     if manifest.left_out:
         lines.append(f"  left out    {manifest.left_out} staged rows that could not be written")

@@ -383,7 +383,7 @@ class KafkaSearch:
         info = cluster.topics([place.topic]).get(place.topic)
         if info is None or place.partition not in info.partitions:
             return SearchResult(
-                None, f"there is no {place} on the {site.value} cluster", is_complete=True
+                None, f"{place} does not exist on the {site.value} cluster", is_complete=True
             )
         start, end = cluster.starts([place])[place], cluster.ends([place])[place]
         where = f"{place} of the {site.value} cluster, which has offsets {start} to {end - 1}"
@@ -479,7 +479,7 @@ def decode_envelope(event_type: str, datum: bytes) -> Event:
     for form in (_LETTER, _ENVELOPE) if event_type == dead_letters.TYPE else (_ENVELOPE,):
         with contextlib.suppress(ValueError):
             return form.decode(datum)
-    raise ValueError("the datum does not begin with an event's envelope")
+    raise ValueError("the datum does not begin with the envelope of an event")
 
 
 def _newest_of(held: Sequence[FoundAuditRecord]) -> FoundAuditRecord:
@@ -497,7 +497,8 @@ def _acknowledged(message: Message) -> FoundAuditRecord:
         record = AuditRecord.decode(unframe(message.value() or b"")[1])
     except ValueError as error:
         raise Finding(
-            f"{_place(message)} holds no audit record that this software can read ({error!r:.200})"
+            f"{_place(message)} is not an audit record that this version of Hourmark can read "
+            f"({error!r:.200})"
         ) from error
     return FoundAuditRecord(
         record=record,
@@ -515,7 +516,7 @@ def _record(message: Message) -> FoundKafkaRecord:
         event = decode_envelope(topic.rpartition(".")[2], unframe(message.value() or b"")[1])
     except ValueError as error:
         raise Finding(
-            f"{_place(message)} holds no event: {error}; only delivery services may write there"
+            f"{_place(message)} is not an event: {error}; only delivery services may write there"
         ) from error
     return FoundKafkaRecord(
         topic=topic,
@@ -539,7 +540,7 @@ def _matches(message: Message, criterion: ByEventId | ByRangePosition) -> bool:
 
 def _where(topic: str, spans: _Spans, from_ms: int, to_ms: int) -> str:
     if spans.is_missing:
-        return f"{topic}: there is no such topic"
+        return f"{topic}: the topic does not exist"
     span = f"written from {format_iso(max(0, from_ms))} to {format_iso(to_ms)}"
     left = (
         ""

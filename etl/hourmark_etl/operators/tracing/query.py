@@ -19,9 +19,8 @@ _RECORD: Final = re.compile(r"([A-Za-z0-9._-]+):([0-9]{1,9}):([0-9]{1,18})")
 _PLACE: Final = re.compile(r"([^:/]+):(.+):([0-9]{1,18})", re.DOTALL)
 _FORMS: Final = (
     "write an event id, TOPIC:PARTITION:OFFSET, or HOST:FILE:OFFSET, where OFFSET is the byte "
-    "at which the line begins. For "
-    "FILE:LINE, on the line's host: `hourmark tail trace FILE:LINE --json`, and here --from "
-    "that"
+    "at which the line begins. For FILE:LINE, run `hourmark tail trace FILE:LINE --json` on the "
+    "line's host, and pass its output here with --from"
 )
 
 
@@ -139,15 +138,15 @@ def parse_query(text: str, event_type: str | None, generation: int | None) -> Tr
     if event_id is not None:
         if event_type is None:
             raise UsageError(
-                f"of which type is {text}? name it by --type; `hourmark types list` names "
-                "those declared"
+                f"the type of {text} is unknown; specify it with --type; `hourmark types list` "
+                "shows the declared types"
             )
         return EventQuery(event_id, event_type)
     if match := _RECORD.fullmatch(text):
         return KafkaRecordQuery(match[1], int(match[2]), int(match[3]))
     if match := _PLACE.fullmatch(text):
         return FilePositionQuery(match[1], match[2], int(match[3]), generation, event_type)
-    raise UsageError(f"{text!r:.200} names nothing to trace: {_FORMS}")
+    raise UsageError(f"{text!r:.200} cannot be traced: {_FORMS}")
 
 
 def parse_host_trace(
@@ -182,7 +181,7 @@ def parse_host_trace(
         ), host
     except (ValueError, LookupError, TypeError) as error:
         raise UsageError(
-            "--from: this is not what `hourmark tail trace FILE:LINE --json` prints "
+            "--from: this is not the output of `hourmark tail trace FILE:LINE --json` "
             f"({error!r:.100})"
         ) from error
 

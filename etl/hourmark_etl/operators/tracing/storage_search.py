@@ -322,8 +322,7 @@ class StorageSearch:
                 hour = Hour(bucket.hour_s, self._length_s)
                 raise DamagedBucketFile(
                     f"{self._storage.url(path)} is damaged ({type(error).__name__}: {error}); "
-                    "`hourmark bucket verify "
-                    f"{bucket.event_type} {hour}` names all that is wrong"
+                    f"`hourmark bucket verify {bucket.event_type} {hour}` lists all problems"
                 ) from error
 
     def _in_bucket(

@@ -107,7 +107,7 @@ _SUMMARY: Final = {
     TraceVerdict.NOT_FOUND: (
         "not found in the data that still exists and was searched; this does not mean that it is lost"
     ),
-    TraceVerdict.UNKNOWN: "unknown: a server that may have it did not respond",
+    TraceVerdict.UNKNOWN: "unknown, because a server that may have it did not respond",
     TraceVerdict.ON_HOST: "on its host: no server has acknowledged it",
     TraceVerdict.ACKNOWLEDGED: "acknowledged, but its record was not found in the data that still exists and was searched",
     TraceVerdict.IN_KAFKA: "in Kafka, at the edge",
@@ -149,7 +149,7 @@ def _before(results: TraceResults) -> str:
     acknowledged = found_value(results.audit_record)
     if results.begins_at is None or acknowledged is None:
         return ""
-    blank = "" if acknowledged.record.blanks == 0 else ", or a blank line behind it"
+    blank = "" if acknowledged.record.blanks == 0 else ", or a blank line after it"
     return f"a later line of the record that begins at byte {results.begins_at}{blank}; that record is: "
 
 
@@ -177,7 +177,8 @@ def loss_reason(results: TraceResults) -> str | None:
             standing is not None and staged.listed is not None and staged.listed < standing.hour
         )
         return (
-            f"it was staged for the bucket {staged.listed}, which is closed, and no bucket has it"
+            f"it was staged for the bucket {staged.listed}, which is closed, but no bucket "
+            "contains it"
             if is_closed
             else None
         )
@@ -186,15 +187,16 @@ def loss_reason(results: TraceResults) -> str | None:
         staging = found_value(results.staging_offset) or 0
         is_past = last.offset < staging and _is_absent(results.staged_row)
         return (
-            f"staging has passed its record, at {staging}, and no staged file or bucket has it"
+            f"staging has passed its record and is at offset {staging}, but no staged file or "
+            "bucket contains it"
             if is_past
             else None
         )
     mirror = found_value(results.mirror_offset) or 0
     if edge is not None and mirror > edge.offset and _is_absent(results.central_record):
         return (
-            f"the mirror has passed its record, at {mirror}, and the central cluster does not "
-            "have it"
+            f"the mirror has passed its record and is at offset {mirror}, but the central "
+            "cluster does not have it"
         )
     return None
 
@@ -231,7 +233,7 @@ def _next_step(verdict: TraceVerdict, results: TraceResults, host: HostTrace | N
     if verdict is TraceVerdict.LOST:
         return (
             "`hourmark mirror verify`, `hourmark ledger check` and `hourmark audit --ranges` "
-            "show what else is missing; report it"
+            "show which other data is missing; please report this"
         )
     if (
         verdict is TraceVerdict.STAGED
@@ -253,25 +255,29 @@ def _next_step(verdict: TraceVerdict, results: TraceResults, host: HostTrace | N
         )
     return {
         TraceVerdict.STAGED: "`hourmark bucket ls` shows what the type's next hour waits for",
-        TraceVerdict.MIRRORED: "see in the log of `hourmark etl run` that batches are staged",
+        TraceVerdict.MIRRORED: "check in the log of `hourmark etl run` that batches are staged",
         TraceVerdict.IN_KAFKA: (
             "`hourmark mirror lag` shows whether the mirror copies; `hourmark etl run` stages "
             "what it has copied"
         ),
         TraceVerdict.ACKNOWLEDGED: (
-            "is the byte where a line begins? A blank line makes no record; then `hourmark "
-            "audit --ranges`"
+            "check that a line begins at this byte. A blank line produces no record; `hourmark "
+            "audit --ranges` counts them"
         ),
-        TraceVerdict.NOT_FOUND: "see what each step searched; --since, --until and --records-max "
-        "extend the search. On the line's host, "
-        "`hourmark tail trace FILE:LINE` shows whether it was sent",
-    }.get(verdict, "see that the servers named are up and can be reached from here, and ask again")
+        TraceVerdict.NOT_FOUND: "check which data each step searched; --since, --until and --records-max extend the "
+        "search. On the line's host, `hourmark tail trace FILE:LINE` shows whether it was "
+        "sent",
+    }.get(
+        verdict,
+        "check that the named servers are running and can be reached from here, then repeat "
+        "the command",
+    )
 
 
 def _steps(results: TraceResults, host: HostTrace | None) -> Iterator[TraceStep]:
     if host is not None:
         losses = (
-            f"; losses were noted {host.losses} times under the file's names" if host.losses else ""
+            f"; {host.losses} losses were recorded under the file's names" if host.losses else ""
         )
         yield TraceStep("host", StepState.YES, f"{host.stage}: {host.path}{losses}")
     if results.tailer_reports is not None:
@@ -315,7 +321,7 @@ def _steps(results: TraceResults, host: HostTrace | None) -> Iterator[TraceStep]
 
 def _step(name: str, step: SearchResult[Any] | None, describe: Any, why: str = "") -> TraceStep:
     if step is None:
-        return TraceStep(name, StepState.NOT_ASKED, "the input of this search is not known")
+        return TraceStep(name, StepState.NOT_ASKED, "the input of this search is unknown")
     if step.error is not None:
         return TraceStep(name, StepState.UNREACHABLE, step.error)
     if step.value is not None:
@@ -346,7 +352,7 @@ def _report(r: ReportedSource) -> str:
         if r.unknown_losses
         else ""
     )
-    goodbye = ", and said goodbye" if r.goodbye else ""
+    goodbye = ", and reported a goodbye" if r.goodbye else ""
     return (
         f"{escape_unprintable(r.name)} ({r.host_id}) {caught_up}, {format_count(r.pending_bytes, 'byte')} "
         f"pending{lost}{unknown}; received at "
@@ -368,8 +374,8 @@ def _acknowledged(audit: FoundAuditRecord) -> str:
     if audit.other_files:
         files = format_count(audit.other_files, "older file")
         others = (
-            f"; {files} of this path had the place too: --until, --generation or the file's "
-            "id tell them apart"
+            f"; {files} of this path contained this position too: use --until, --generation or "
+            "the file's id to distinguish them"
         )
     return (
         f"at {format_iso(audit.at_ms)}: {r.kind} {r.range_id} [{r.start}, {r.end}) of "
@@ -408,14 +414,16 @@ def _in_bucket(b: FoundBucketRecord) -> str:
 def _behind(step: SearchResult[int] | None, what: str) -> str:
     if step is None or step.value is None:
         return "" if step is None or step.error is None else step.error
-    return f"{what} from offset {step.value} of its partition on"
+    return f"{what} from offset {step.value} of its partition"
 
 
 def _frontier(results: TraceResults) -> str:
     if results.oldest_open_hour is None:
         return ""
     if results.oldest_open_hour.value is None:
-        return results.oldest_open_hour.error or f"the ledger knows no type {results.event_type}"
+        return (
+            results.oldest_open_hour.error or f"the ledger has no event type {results.event_type}"
+        )
     return (
         f"the next hour of {results.event_type} to close is {results.oldest_open_hour.value.hour} "
         f"({results.oldest_open_hour.value.state.value})"

@@ -160,8 +160,8 @@ class EventTracer:
         meant = parse_events_topic(query.topic, self.kafka.alias)
         if meant is None:
             raise UsageError(
-                f"{query.topic} is no topic of events: those are called {events_topic('TYPE')}, "
-                "and on the central cluster "
+                f"{query.topic} is not a topic of events: their names are {events_topic('TYPE')} "
+                "and, on the central cluster, "
                 f"{self.kafka.topic_name(ClusterRole.CENTRAL, 'TYPE')}"
             )
         site, event_type = meant
@@ -255,7 +255,7 @@ class EventTracer:
         assert place.event_type is not None
         if not self.window.since_ms:
             raise UsageError(
-                "--type of a place reads the type's closed buckets: name their hours by "
+                "--type with a position reads the type's closed buckets; limit their hours with "
                 "--since and --until"
             )
         criterion = ByFilePosition(place.host, place.file, place.generation, place.offset)
@@ -339,7 +339,7 @@ class EventTracer:
         ):  # the topic was recreated since
             record = SearchResult(
                 None,
-                f"{record.searched}, which has another event: the topic is not the one "
+                f"{record.searched}, which contains another event, so the topic is not the one "
                 "that was staged",
             )
         return (

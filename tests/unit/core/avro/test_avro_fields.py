@@ -91,20 +91,23 @@ def test_what_avro_has_is_accepted(accepted: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("refused", "said"),
     [
-        (field(["null", ["string"]]), "type: branch 2: a union cannot be directly within a union"),
+        (
+            field(["null", ["string"]]),
+            "type: branch 2: a union cannot directly contain another union",
+        ),
         (field(array(["int", ["int"]])), "type: items: branch 2"),
-        (field({"type": ["int"]}), "no Avro type"),
-        (field({"type": {"type": "int"}}), "no Avro type"),
-        (field([]), "at least a branch"),
-        (field(["string", "string"]), "of the type string already"),
-        (field(["string", logical("string", "uuid")]), "of the type string already"),
-        (field([array("int"), array("long")]), "of the type array already"),
-        (field([FOUR, "Four"]), "hourmark.events.Four already"),
-        (field(["hourmark.File", "hourmark.File"]), "hourmark.File already"),
+        (field({"type": ["int"]}), "not an Avro type"),
+        (field({"type": {"type": "int"}}), "not an Avro type"),
+        (field([]), "at least one branch"),
+        (field(["string", "string"]), "already has a branch of type string"),
+        (field(["string", logical("string", "uuid")]), "already has a branch of type string"),
+        (field([array("int"), array("long")]), "already has a branch of type array"),
+        (field([FOUR, "Four"]), "already has a branch of type hourmark.events.Four"),
+        (field(["hourmark.File", "hourmark.File"]), "already has a branch of type hourmark.File"),
         (field("double", default=math.inf), "default: inf cannot be written"),
         (field("double", default=math.nan), "default: nan cannot be written"),
         (field("double", limits={"a": [math.inf]}), "limits: a: 0: inf"),
-        (field("string", default=Path("x")), "JSON does not know"),
+        (field("string", default=Path("x")), "JSON cannot represent"),
         (field("string", doc=7), "doc = 7"),
         (field("string", order="up"), "order = 'up'"),
         (field("string", aliases="g"), "aliases"),
@@ -114,7 +117,7 @@ def test_what_avro_has_is_accepted(accepted: dict[str, Any]) -> None:
         (field("long", default=1.0), "default: must be a whole number"),
         (field("int", default=1.5), "default: must be a whole number"),
         (field("int", default=1 << 31), "to 2147483647"),
-        (field("long", default=1 << 63), "beyond 64 bits"),
+        (field("long", default=1 << 63), "does not fit into 64 bits"),
         (field(logical("int", "date"), default=1 << 30), "default: must be a whole number"),
         (field(logical("string", "uuid"), default="x"), "UUID"),
         (field("double", default="1.5"), "default: must be a number"),
@@ -128,12 +131,12 @@ def test_what_avro_has_is_accepted(accepted: dict[str, Any]) -> None:
         (field("bytes", default="€"), r"U\+00FF"),
         (field(COLOUR, default="blue"), "one of red, green"),
         (field({**COLOUR, "default": "blue"}), "one of red, green"),
-        (field({**COLOUR, "symbols": ["red", "red"]}), "must all differ"),
-        (field({**COLOUR, "symbols": []}), "needs symbols"),
-        (field({**COLOUR, "symbols": ["a b"]}), "needs symbols"),
+        (field({**COLOUR, "symbols": ["red", "red"]}), "must be unique"),
+        (field({**COLOUR, "symbols": []}), "requires symbols"),
+        (field({**COLOUR, "symbols": ["a b"]}), "requires symbols"),
         (field(FOUR, default="abc"), "must have 4 characters"),
-        (field({**FOUR, "size": True}), "needs a size"),
-        (field({**FOUR, "size": 0}), "needs a size"),
+        (field({**FOUR, "size": True}), "requires a size"),
+        (field({**FOUR, "size": 0}), "requires a size"),
         (field({**FOUR, "logicalType": "uuid"}), "a uuid has 16 bytes"),
         (field(POINT, default={}), "default: x is missing"),
         (field(POINT, default={"x": 1, "z": 1}), "no field z"),
@@ -149,7 +152,7 @@ def test_what_avro_has_is_accepted(accepted: dict[str, Any]) -> None:
         (field({"type": "array"}), "needs items"),
         (field({"type": "map"}), "needs values"),
         (field({"type": "enum", "symbols": ["a"]}), "enum needs a name"),
-        (field({**FOUR, "name": "string"}), "Avro's own"),
+        (field({**FOUR, "name": "string"}), "string is a type of Avro; choose"),
         (field({**FOUR, "name": "a b"}), "needs a name"),
         (
             field({**FOUR, "name": "EventId", "namespace": "hourmark"}),
@@ -168,24 +171,24 @@ def test_what_avro_has_is_accepted(accepted: dict[str, Any]) -> None:
         ),
         (
             field({**POINT, "fields": [field("lang")]}),
-            "field 'f': type: hourmark.events.Point: field 'f': type: there is no type",
+            "field 'f': type: hourmark.events.Point: field 'f': type: unknown type",
         ),
-        (field({"type": "record", "name": "R"}), "needs fields"),
-        (field("lang"), "there is no type hourmark.events.lang"),
-        (field({"type": "lang"}), "'lang' is no type of Avro's"),
+        (field({"type": "record", "name": "R"}), "requires `fields`"),
+        (field("lang"), "unknown type hourmark.events.lang"),
+        (field({"type": "lang"}), "'lang' is not a type of Avro"),
         (field(logical("bytes", "decimal")), "precision"),
         (field(logical("bytes", "decimal", precision=2, scale=3)), "precision"),
         (field({"type": "bytes", "logicalType": 7}), "logicalType"),
-        (field(7), "no Avro type"),
-        (field(None), "no Avro type"),
-        ({"name": "f"}, "it has no type"),
+        (field(7), "not an Avro type"),
+        (field(None), "not an Avro type"),
+        ({"name": "f"}, "`type` is missing"),
         ({"type": "int"}, "needs a name"),
         ({"name": "1f", "type": "int"}, "needs a name"),
         ({"name": 7, "type": "int"}, "needs a name"),
         ("f", "needs a name"),
         (field(deep(200)), "levels deep"),
         (field("int", x=nested(200)), "levels deep"),
-        (field("int", x={1: 2}), "a key of JSON is a string"),
+        (field("int", x={1: 2}), "keys of a JSON object must be strings"),
     ],
 )
 def test_what_cannot_be_applied_is_refused_with_its_place(refused: object, said: str) -> None:
@@ -199,7 +202,10 @@ def test_what_cannot_be_applied_is_refused_with_its_place(refused: object, said:
     ("fields", "said"),
     [
         ([field("int"), field("int")], "'f': it is declared twice"),
-        ([{"name": "event_id", "type": "int"}], "'event_id': the name is the envelope's"),
+        (
+            [{"name": "event_id", "type": "int"}],
+            "'event_id': the name is reserved for the event envelope",
+        ),
         ([field("int", aliases=["event_id"])], "aliases: 'event_id'"),
         ([field("int", aliases=["g"]), {"name": "g", "type": "int"}], "aliases: 'g'"),
         (
@@ -209,7 +215,7 @@ def test_what_cannot_be_applied_is_refused_with_its_place(refused: object, said:
         ([field(FOUR), {"name": "g", "type": FOUR}], "declared twice"),
         ([field({**FOUR, "name": "own"})], "hourmark.events.own is declared twice"),
         ([field(["null", "own"])], "the event itself"),
-        ([{"name": "g", "type": "Four"}, field(FOUR)], "there is no type"),
+        ([{"name": "g", "type": "Four"}, field(FOUR)], "unknown type"),
         ([field(COLOUR), {"name": "g", "type": "Colour", "default": "blue"}], "one of red, green"),
     ],
 )
@@ -395,8 +401,8 @@ def test_whatever_is_accepted_survives(fields: list[dict[str, Any]]) -> None:
         (
             'type = ["null", ["string"]]',
             (
-                r"u\.toml:\n  fields: field 'x': type: branch 2: a union cannot be directly "
-                r"within a union"
+                r"u\.toml:\n  fields: field 'x': type: branch 2: a union cannot directly "
+                r"contain another union"
             ),
         ),
         (
@@ -413,10 +419,10 @@ def test_whatever_is_accepted_survives(fields: list[dict[str, Any]]) -> None:
         ),
         (
             f'type = "int"\nn = 0x{"f" * 9000}',
-            r"u\.toml:\n  fields: field 'x': n: a whole number is beyond 64 bits",
+            r"u\.toml:\n  fields: field 'x': n: an integer does not fit into 64 bits",
         ),
-        (f'type = "int"\nn = {"9" * 9000}', r"u\.toml is no valid TOML"),
-        (f"type = {'[' * 5000}", r"u\.toml is no valid TOML"),
+        (f'type = "int"\nn = {"9" * 9000}', r"u\.toml is not valid TOML"),
+        (f"type = {'[' * 5000}", r"u\.toml is not valid TOML"),
     ],
 )
 def test_a_file_that_cannot_be_applied_is_refused_by_file_field_and_reason(
@@ -448,7 +454,7 @@ def test_a_type_whose_topic_would_never_be_copied_is_refused_where_it_is_declare
 ) -> None:
     (tmp_path / f"{name}.toml").write_text(f'name = "{name}"\nfields = []\n')
     with pytest.raises(
-        TypeFileError, match=f"MirrorMaker 2 takes events.{name} for a topic of its own"
+        TypeFileError, match=f"MirrorMaker 2 treats events.{name} as one of its internal topics"
     ):
         read_declarations(tmp_path)
     assert EventType.model_validate({"name": name, "fields": []}).name == name

@@ -16,7 +16,7 @@ DEAD = Problem(
     cause=CauseClass.COMPONENT,
     key="driver",
     subject="etl driver",
-    what="no driver runs",
+    what="no driver is running",
     do="start it: `hourmark etl run`",
     since_ms=NOW_MS - 34_000,
 )
@@ -52,9 +52,9 @@ def test_the_first_line_is_the_verdict() -> None:
     dead = ComponentStatus(ComponentState.NOT_RUNNING, "dead", problems=(DEAD,))
     waits = ComponentStatus(ComponentState.RUNNING, "201 types", problems=(TYPES,))
     lines = list(report(BROKER, etl=dead, types=waits).lines())
-    assert lines[0] == "TROUBLE: etl driver: no driver runs; 1 more problem"
+    assert lines[0] == "TROUBLE: etl driver: no driver is running; 1 more problem"
     assert lines[1:5] == [
-        " 1. etl driver, since 2027-01-15 07:59:26Z (34 s): no driver runs",
+        " 1. etl driver, since 2027-01-15 07:59:26Z (34 s): no driver is running",
         "    do: start it: `hourmark etl run`",
         " 2. 201 types (such as a, b, c): hours have ended and are not closed",
         "    do: `hourmark etl run`",

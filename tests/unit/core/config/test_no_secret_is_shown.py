@@ -326,7 +326,7 @@ def test_a_component_that_fails_at_its_start_shows_no_secret(
 def test_a_registry_url_that_cannot_be_used_is_refused_with_the_next_step(value: str) -> None:
     settings = build_config(None, {"registry": {"url": value}}).registry
     with pytest.raises(
-        ConfigError, match=r"registry\.url.* cannot be used.* allowed: http://host:port"
+        ConfigError, match=r"registry\.url.* is not valid.* allowed: http://host:port"
     ) as refused:
         SchemaRegistry(settings).schema(1)
     assert leaks(redact(str(refused.value))) == []

@@ -125,7 +125,7 @@ def test_a_reference_to_nothing_names_the_setting(tmp_path: Path) -> None:
     empty.write_text("\n")
     binary.write_bytes(b"\xff\xfe")
     for reference, why in (
-        ("${env:NO_SUCH_VARIABLE}", "no variable NO_SUCH_VARIABLE"),
+        ("${env:NO_SUCH_VARIABLE}", "the environment variable NO_SUCH_VARIABLE is not set"),
         ("${file:relative}", "not absolute"),
         (f"${{file:{tmp_path}/none}}", "No such file"),
         (f"${{file:{empty}}}", "1 to"),
@@ -183,7 +183,7 @@ def test_a_registry_is_asked_over_tls_with_a_certificate_and_a_password(tmp_path
             ask("https://me:wrong@{}", **shown)
         with pytest.raises(Unavailable, match="certificate verify failed"):
             ask("https://{}")
-        with pytest.raises(Unavailable, match="did not answer"):
+        with pytest.raises(Unavailable, match="did not respond"):
             ask(f"https://me:{SECRET}@{{}}", ca=authority.ca)
     with pytest.raises(ConfigError, match=r"registry\.ca"):
         SchemaRegistry(RegistrySettings(url="https://x", ca=mine.key))

@@ -38,6 +38,6 @@ def test_a_silent_cluster_is_unavailable_and_named(
 ) -> None:
     with pytest.raises(
         Unavailable,
-        match=f"the edge Kafka cluster \\({silent.settings.bootstrap}\\) did not answer",
+        match=f"the edge Kafka cluster \\({silent.settings.bootstrap}\\) did not respond",
     ):
         ask(silent)

@@ -44,6 +44,6 @@ def test_of_a_group_that_may_not_be_seen_nobody_says_that_nobody_is_in_it() -> N
     denied = told(error=KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
     with pytest.raises(
         Unavailable,
-        match=r"did not tell of group edge-mm2: .*authorization failed; may this user describe it",
+        match=r"did not describe group edge-mm2: .*authorization failed; check that this user has permission",
     ):
         read_workers(denied, "edge")

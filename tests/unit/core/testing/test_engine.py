@@ -145,4 +145,4 @@ def test_a_users_tests_are_skipped_with_the_reason(tmp_path: Path) -> None:
 def test_without_the_extra_it_is_named() -> None:
     code = "import sys; sys.modules['testcontainers'] = None\nimport hourmark.testing"
     done = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, check=False)
-    assert done.returncode == 1 and "install hourmark[testing]" in done.stderr
+    assert done.returncode == 1 and "pip install 'hourmark[testing]'" in done.stderr

@@ -104,7 +104,7 @@ async def test_json_that_curl_calls_a_form_is_taken(h: Harness) -> None:
 @pytest.mark.parametrize(
     ("settings", "named", "why"),
     [
-        ({"bogus.prop": "hunter2"}, "bogus.prop", "no such property"),
+        ({"bogus.prop": "hunter2"}, "bogus.prop", "unknown property"),
         ({"security.protocol": "hunter2"}, "security.protocol", "cannot be used"),
         ({"acks": "hunter2"}, "request.required.acks", "cannot be used"),
         (
@@ -138,7 +138,7 @@ class Lacking:
     ("changed", "named"),
     [
         ({"version": "0.55.1"}, "uvicorn 0.55.1"),
-        ({"version": "1.0.0"}, "tested with uvicorn 0.54"),
+        ({"version": "1.0.0"}, "requires uvicorn 0.54"),
         ({"protocol": Lacking}, "pipeline"),
         ({"cycle": Lacking}, r"cycle\.more_body"),
     ],

@@ -105,12 +105,12 @@ def test_a_nested_secret_is_redacted_and_not_kept_elsewhere() -> None:
 @pytest.mark.parametrize(
     ("rule", "said"),
     [
-        ({"keys": {"b": "x"}}, "line.keys = 'b' is none of the fields"),
+        ({"keys": {"b": "x"}}, "line.keys = 'b' is not one of the fields"),
         ({"keys": {"level": []}}, "keys.level = .*one key or"),
         ({"payload": "logfmt", "keys": {"level": ["a", "b"]}}, "keys.level = .*one key or"),
-        ({"payload": "tsv", "columns": ["level"], "keys": {"level": "a"}}, "keys goes with"),
-        ({"keys": {"level": "a", "status": ["a", "b"]}}, "keys.status is a part of keys.level"),
-        ({"keys": {"level": "a", "status": "a"}}, "is a part of"),
+        ({"payload": "tsv", "columns": ["level"], "keys": {"level": "a"}}, "keys requires"),
+        ({"keys": {"level": "a", "status": ["a", "b"]}}, "keys.status is a prefix of keys.level"),
+        ({"keys": {"level": "a", "status": "a"}}, "is a prefix of"),
     ],
 )
 def test_keys_that_mean_nothing_are_refused(rule: dict[str, Any], said: str) -> None:

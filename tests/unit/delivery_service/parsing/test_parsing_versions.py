@@ -304,8 +304,9 @@ def test_a_revision_with_another_envelope_waits() -> None:
     rules = dataclasses.replace(rules_of(2), types={**rules_of().types, "click": changed})
     feed(store, rules)
     assert store.get(rules.id) is None
-    assert "type click does not begin with this software's envelope" in store.unavailable_reason(
-        rules.id
+    assert (
+        "type click does not begin with the envelope of this version"
+        in store.unavailable_reason(rules.id)
     )
 
 

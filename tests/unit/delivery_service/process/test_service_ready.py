@@ -49,7 +49,7 @@ def test_a_rules_topic_without_a_leader_is_named_and_no_types_are_missed(
 
     def poll(_: object) -> tuple[bool, list[KeyValue]]:
         if not back.is_set():
-            raise Unavailable("told no offset of hourmark.types-0: no leader answers")
+            raise Unavailable("returned no offset for hourmark.types-0: no leader responds")
         return True, []
 
     monkeypatch.setattr("hourmark.kafka.compacted_topic.TopicFollower.poll", poll)
@@ -60,12 +60,12 @@ def test_a_rules_topic_without_a_leader_is_named_and_no_types_are_missed(
     try:
         wait_for(lambda: store.read_error != "", "the follower met the trouble")
         assert reason(store) == (
-            "the rules topic was not read to its end yet: told no offset of "
-            "hourmark.types-0: no leader answers"
+            "the rules topic has not been read to its end yet: returned no offset for "
+            "hourmark.types-0: no leader responds"
         )
         back.set()
         wait_for(lambda: store.caught_up and not store.read_error, "the follower reads again")
-        assert "no event types are applied yet" in reason(store)
+        assert "no event types have been applied yet" in reason(store)
     finally:
         follower.stop()
 
@@ -89,7 +89,7 @@ async def test_a_clock_that_goes_wrong_is_told_to_nobody_and_nothing_is_taken_un
         error = answer.json()
         assert error["code"] == "not_ready"
         assert (
-            f"this machine's clock says {now_ms} ms" in error["detail"]
+            f"this machine's clock shows {now_ms} ms" in error["detail"]
             and "set it" in error["detail"]
         )
     assert h.queue.records == []

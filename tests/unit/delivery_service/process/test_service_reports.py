@@ -183,14 +183,14 @@ async def test_probes(h: Harness) -> None:
         "warnings": [],
         "native_pass": True,
     }
-    h.queue.missing = ["Kafka does not answer"]
+    h.queue.missing = ["Kafka does not respond"]
     h.clock.advance(2)
     h.service.framing = None
     answer = await h.client.get("/readyz")
     assert answer.status_code == 503
     assert answer.json()["reasons"] == [
-        "the schema ids of audit records are not known yet",
-        "Kafka does not answer",
+        "the schema ids of audit records are unknown so far",
+        "Kafka does not respond",
     ]
     assert (await h.client.get("/healthz")).status_code == 200, "alive, though not ready"
 

@@ -69,7 +69,7 @@ def test_a_topic_that_lost_the_newest_revision_is_said_and_ranges_stay_readable(
     store.feed([], from_start=True)  # deleted
     store.feed(encoded(new.records()), from_start=True)
     assert store.latest is None
-    assert f"no longer holds the newest revision {old.id}" in store.not_ready_reason()
+    assert f"no longer contains the newest revision {old.id}" in store.not_ready_reason()
     assert store.get(old.id) is not None and store.get(new.id) is not None
     store.feed(encoded(old.records()), from_start=False)
     assert store.latest is not None and store.latest.id == old.id
@@ -122,7 +122,9 @@ def test_schema_ids_are_asked_for_however_long_the_registry_is_away_or_gives_ids
         )
     assert "has no schema of hourmark.audit" in caplog.text
     assert any("has no schema of hourmark.audit" in why for why in said)
-    assert "gives id 7 for hourmark.audit, which the rules know as that of click" in caplog.text
+    assert (
+        "returned id 7 for hourmark.audit, but in the rules this id belongs to click" in caplog.text
+    )
 
 
 def test_only_the_schemas_of_audit_records_that_known_rules_need_are_asked_for() -> None:

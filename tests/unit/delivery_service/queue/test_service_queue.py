@@ -286,11 +286,11 @@ async def test_a_queue_that_does_not_answer_has_a_problem_and_raises_nothing(
     queue: KafkaQueue,
 ) -> None:
     (problem,) = await queue.problems(["t"])
-    assert "Kafka does not answer" in problem and "(kafka.edge.bootstrap)" in problem
+    assert "Kafka does not respond" in problem and "(kafka.edge.bootstrap)" in problem
     FakeProducer.answer = KafkaError(KafkaError._MSG_TIMED_OUT)
     with pytest.raises(NotDelivered):
         await queue.append(RECORDS)
-    assert "nothing was delivered since 0 s" in await queue.problems(["t"]), (
+    assert "nothing has been delivered for 0 s" in await queue.problems(["t"]), (
         "whatever the brokers say"
     )
     FakeProducer.answer = None

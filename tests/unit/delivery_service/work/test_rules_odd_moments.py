@@ -89,7 +89,7 @@ def unreadable(rules: Rules) -> list[Record]:
 
 def test_a_service_says_that_the_only_revision_cannot_be_read_here() -> None:
     store = fed(*unreadable(revision(1, CLICK)))
-    assert "no event types are applied yet" not in store.not_ready_reason(), (
+    assert "no event types have been applied yet" not in store.not_ready_reason(), (
         store.not_ready_reason()
     )
 

@@ -114,7 +114,7 @@ def test_a_container_that_is_cut_off_or_changed_is_no_shorter_container() -> Non
             assert sum(b.records for b in ContainerReader(io.BytesIO(content[:end]))) < 50
     with pytest.raises(ValueError, match="sync marker"):
         list(ContainerReader(io.BytesIO(content[:-1] + bytes([content[-1] ^ 1]))))
-    with pytest.raises(ValueError, match="begin as an Avro container"):
+    with pytest.raises(ValueError, match="begin with the header of an Avro container"):
         ContainerReader(io.BytesIO(b"PAR1"))
 
 

@@ -157,7 +157,8 @@ def test_a_check_of_late_events_names_a_row_too_few_and_one_too_many(ledger: Dat
         ("click, table late_hours", f"it lacks late events of {at(2)} in the bucket {at(10)}"),
         (
             "view, table late_hours",
-            f"it has, and no manifest names, late events of {at(3)} in the bucket {at(11)}",
+            f"the table contains, but no manifest lists, late events of {at(3)} in the bucket "
+            f"{at(11)}",
         ),
     ]
 

@@ -166,7 +166,7 @@ AFTERWARDS: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda f: edit(f, previous=None),
         "05: broken chain: its marker follows None",
     ),
-    "a future format": (lambda f: edit(f, format=2), "format 2, this tool knows 1"),
+    "a future format": (lambda f: edit(f, format=2), "format 2, but this tool supports 1"),
     "all buckets": (lambda f: shutil.rmtree(f / "date=2026-11-21"), "there is no bucket"),
 }
 

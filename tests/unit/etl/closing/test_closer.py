@@ -208,7 +208,7 @@ def test_a_closers_clock_that_runs_ahead_closes_nothing_and_is_named(world: Worl
     until(world, FIRST_HOUR, seconds=8 * 3600)  # by the closer alone: nobody reports at this time
     poll(world)
     assert world.judge.manifests == {}
-    assert "old by the closer's clock" in wait_of(world).what[0]
+    assert "old according to the closer's clock" in wait_of(world).what[0]
 
 
 def test_a_services_clock_that_runs_ahead_closes_nothing_and_is_named(world: World) -> None:
@@ -242,11 +242,11 @@ def test_a_promise_that_is_not_kept_waits_in_the_ledgers_words_and_times_out(wor
 
 def test_an_override_is_for_the_frontier_hour_alone_and_needs_a_reason(world: World) -> None:
     now_ms = hour(3).end_ms
-    with pytest.raises(UsageError, match="needs a reason"):
+    with pytest.raises(UsageError, match="requires a reason"):
         put_override(world.database, "click", FIRST_HOUR, " ", "ada", now_ms)
     with pytest.raises(UsageError, match="the frontier of click is 2027-01-15T08"):
         put_override(world.database, "click", hour(1), "why not", "ada", now_ms)
-    with pytest.raises(UsageError, match="knows no event type nothing"):
+    with pytest.raises(UsageError, match="has no event type nothing"):
         put_override(world.database, "nothing", FIRST_HOUR, "why not", "ada", now_ms)
     with pytest.raises(UsageError, match="has not ended"):
         put_override(world.database, "click", FIRST_HOUR, "why not", "ada", FIRST_HOUR.end_ms - 1)
@@ -433,7 +433,7 @@ def test_markers_of_a_type_are_chained_through_a_backlog_and_wait_for_one_that_i
     world.judge.closed.pop(("click", hour(3)))
     settle(world, hour(4))
     assert frontier(world).hour == hour(4) and frontier(world, "view").hour == hour(5)
-    assert "follows a bucket that is gone" in str(wait_of(world))
+    assert "follows a bucket that no longer exists" in str(wait_of(world))
     world.storage.write_new(path, content)
     world.clock.advance(60)
     settle(world)

@@ -208,10 +208,10 @@ def forget_schema(world: World, schema_id: int, **others: str) -> Callable[[], N
 @pytest.mark.parametrize(
     ("others", "said"),
     [
-        ({}, "the ledger knows no schema with the id 1"),
+        ({}, "the ledger has no schema with id 1"),
         (
             {"type": "view"},
-            "schema id 1, under which events of click were written, stands for view",
+            "schema id 1, with which events of click were written, belongs to view",
         ),
     ],
 )
@@ -239,7 +239,7 @@ def test_a_schema_that_was_changed_in_the_ledger_is_written_into_no_bucket(world
     settle(world, FIRST_HOUR)
     assert (grades(world), grades(world, "view")) == ([], ["proved"])
     assert (
-        "the ledger's row of schemas (schema_id 1) is not as it was written"
+        "the ledger's row of schemas (schema_id 1) does not match its digest"
         in wait_of(world).what[0]
     )
     assert [str(d) for d in find_damaged_rows(world.database)] == [wait_of(world).what[0]]
@@ -307,7 +307,8 @@ def test_an_override_for_all_types_waits_for_a_sealed_hour_because_its_close_wou
         world.pipeline.mirror.positions[p] = 0
     until(world, hour(1))
     with pytest.raises(
-        UsageError, match=rf"about to be published .* click {FIRST_HOUR}, view .*; order again"
+        UsageError,
+        match=rf"about to be published .* click {FIRST_HOUR}, view .*; repeat the command",
     ):
         override_all(world)
     assert overrides(world.database) == {}

@@ -75,7 +75,10 @@ def test_after_all_goodbyes_a_closers_clock_ten_hours_ahead_closes_nothing(world
     world.clock.advance(10 * 3600)  # the closer's alone
     outcome = poll(world)
     assert not world.judge.manifests, "hours that have not even begun"
-    assert "every delivery service has said goodbye, service host-5 source api" in outcome.what[0]
+    assert (
+        "every delivery service was shut down, the last one was service host-5 source api"
+        in outcome.what[0]
+    )
     assert "`hourmark serve`" in wait_of(world).what[0]
 
 
@@ -105,7 +108,7 @@ def test_without_a_live_service_an_override_closes_an_hour_and_says_what_was_mis
     world.check()
     forced = manifest(world)
     assert forced.grade.value == "forced" and forced.events == 1
-    assert any("every delivery service has said goodbye" in what for what in forced.evidence.waived)
+    assert any("every delivery service was shut down" in what for what in forced.evidence.waived)
     assert frontier(world, "view").hour == FIRST_HOUR
 
 

@@ -430,7 +430,7 @@ def test_nothing_closes_while_clocks_are_apart_and_each_type_says_so() -> None:
     assert sites.asked == []
     ((said_phase, (said,)),) = step.by_type.values()
     assert said_phase is ClosingPhase.REPORTS
-    assert "is 301.0 s old by the closer's clock: staging is behind" in said
+    assert "is 301.0 s old according to the closer's clock. Staging is behind" in said
 
 
 def test_waits_are_told_by_type() -> None:

@@ -101,7 +101,7 @@ def test_a_marker_that_does_not_read_back_holds_its_own_type(world: World) -> No
     world.storage.read = flipped  # type: ignore[method-assign]
     polls(world, FIRST_HOUR)
     assert hours_of(world) == (FIRST_HOUR, hour(1))
-    assert (wait_of(world).phase, "does not read back" in wait_of(world).what[0]) == (
+    assert (wait_of(world).phase, "read back" in wait_of(world).what[0]) == (
         "publishing",
         True,
     )
@@ -151,7 +151,7 @@ def test_a_damaged_manifest_in_the_ledger_holds_the_type_whose_late_events_ask_f
         and f"type 'click', hour {FIRST_HOUR.start_s}" in wait_of(world).what[0]
     )
     told = check_ledger(world.database, world.storage, FIRST_HOUR.length_s, world.pipeline.central)
-    assert [f.where for f in told if "is not as it was written" in f.detail] == [
+    assert [f.where for f in told if "does not match its digest" in f.detail] == [
         f"click {FIRST_HOUR}"
     ]
 
@@ -172,7 +172,9 @@ def test_a_word_of_what_types_wait_for_that_is_damaged_is_said_again(world: Worl
 
 
 def leaderless(lease: Lease, path: str) -> str:
-    raise Unavailable(f"the central Kafka cluster told no offset of a partition ({path}, {lease})")
+    raise Unavailable(
+        f"the central Kafka cluster returned no offset for a partition ({path}, {lease})"
+    )
 
 
 @pytest.mark.slow

@@ -286,7 +286,7 @@ def test_clocks_that_are_minutes_apart_are_named_and_whose_they_are() -> None:
     assert "service fast source api" in (
         describe_clock_difference(LatestReports([heard, ahead]), now_ms) or ""
     )
-    assert "is 300.0 s old by the closer's clock" in (
+    assert "is 300.0 s old according to the closer's clock" in (
         describe_clock_difference(LatestReports([heard]), now_ms + CLOCKS_APART_MS_MAX + 1) or ""
     )
     assert describe_clock_difference(LatestReports([heard]), now_ms + CLOCKS_APART_MS_MAX) is None
@@ -294,7 +294,7 @@ def test_clocks_that_are_minutes_apart_are_named_and_whose_they_are() -> None:
         dataclasses.replace(r, goodbye=True)
         for r in (heard, dataclasses.replace(ahead, heard_at_ms=now_ms + 1))
     ]
-    assert "every delivery service has said goodbye, service fast" in (
+    assert "every delivery service was shut down, the last one was service fast" in (
         describe_clock_difference(LatestReports(gone), now_ms) or ""
     )
     assert describe_clock_difference(LatestReports([heard, gone[1]]), now_ms) is None, (

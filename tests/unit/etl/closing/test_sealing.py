@@ -105,13 +105,15 @@ def test_an_override_closes_at_once_and_names_reason_and_all_that_was_not_verifi
     cut = dataclasses.replace(
         CUT,
         waived={"click": (GONE,)},
-        unverified={"click": ("the mirror stands at 5, the cut is 9",)},
+        unverified={"click": ("the mirror's position is 5, the cut is 9",)},
     )
     seal = sealed(decided(UNMET, cut=cut, override=OVERRIDE))
     assert seal.grade == "forced"
     reason, mirror, source, promise = seal.waived
     assert reason == "forced by ada: site burnt down"
-    assert "the mirror stands at 5" in mirror and "tailer web" in source and "4 found" in promise
+    assert (
+        "the mirror's position is 5" in mirror and "tailer web" in source and "4 found" in promise
+    )
 
 
 def test_a_conflict_is_waived_by_no_deadline_and_no_gap_and_named_by_an_override() -> None:

@@ -232,7 +232,7 @@ def test_a_closed_bucket_that_cannot_be_read_is_named_and_nothing_is_proved_with
         world.closer.step()
         world.closer.step()
     assert frontier(world).hour == hour(1)
-    assert "late events cannot be told from its own" in wait_of(world).what[0]
+    assert "it is unknown which late events the bucket already contains" in wait_of(world).what[0]
     for path, content in kept.items():
         world.storage.write_new(path, content)
     world.clock.advance(11)

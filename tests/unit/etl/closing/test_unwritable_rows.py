@@ -87,7 +87,7 @@ def test_an_unknown_schema_id_holds_its_hour_before_the_seal_until_an_override_l
     settle(world, FIRST_HOUR)
     assert (grades(world), grades(world, "view")) == ([], ["proved"])
     assert (frontier(world).state, wait_of(world).phase) == (HourState.OPEN, "unwritable")
-    assert f"no schema with the id {UNKNOWN}" in wait_of(world).what[0]
+    assert f"no schema with id {UNKNOWN}" in wait_of(world).what[0]
     override(world)
     poll_again(world)
     marker = closed(world)

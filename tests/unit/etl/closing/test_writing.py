@@ -286,7 +286,7 @@ NUMBER = {"name": "n", "type": "long"}
 OTHERS = {
     "swap": (
         event_schema("view", [NUMBER]),
-        "its schema is of hourmark.events.view, and not of the type click",
+        "its schema is of hourmark.events.view, not of the event type click",
     ),
     "type": (event_schema("click", [{"name": "n", "type": "double"}]), "rows cannot be written"),
     "narrow": (event_schema("click", []), "bytes follow the end of the datum"),
@@ -460,7 +460,7 @@ def test_an_hour_of_which_not_all_listed_rows_were_written_or_proven_duplicates_
         )
         written = world.write(hour_at(1), listed)
     assert "rows of click" in written.publish_error and "are listed" in written.publish_error
-    with pytest.raises(Finding, match="not published, and written again"):
+    with pytest.raises(Finding, match="not published and will be written again"):
         publish_written(world, written, listed)
     assert world.close(hour_at(1), listed).duplicates_removed == 5
 

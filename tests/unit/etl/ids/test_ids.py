@@ -175,7 +175,7 @@ def test_a_bucket_of_which_the_storage_lost_content_concerns_its_own_type_alone(
         and lost.files[0][0] in str(first)
         and "no live replica has it" in str(first)
     )
-    assert "Restore it, and closing goes on" in str(first)
+    assert "Restore the file; closing then continues automatically" in str(first)
 
 
 @pytest.mark.parametrize(
@@ -213,8 +213,8 @@ def test_ids_that_cannot_be_used_concern_their_own_bucket_alone(
         and not isinstance(last, Finding)
         and [*first, *last] == [True] * 18
     )
-    assert isinstance(of_it, Finding) and "it is listed by a closed bucket" in str(of_it)
-    assert "an index of ids cannot be used" in caplog.text and "damaged" in caplog.text
+    assert isinstance(of_it, Finding) and "a closed bucket lists the file" in str(of_it)
+    assert "an event id index cannot be used" in caplog.text and "damaged" in caplog.text
 
 
 @given(
@@ -289,7 +289,7 @@ def test_a_place_that_cannot_be_read_concerns_its_own_bucket_and_a_server_that_i
     assert [list(of) for of in found if not isinstance(of, Finding)] == [[True] * 3] * (
         9 - len(read)
     )
-    assert caplog.text.count("an index of ids cannot be used") == 1
+    assert caplog.text.count("an event id index cannot be used") == 1
 
 
 def test_a_block_is_believed_whatever_byte_its_digest_ends_with(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_a_batch_that_does_not_begin_at_the_ledgers_offset_changes_nothing(
     lease = consuming(database)
     batches.commit_batch(database, lease, batch(7, group("a")))
     with pytest.raises(
-        StaleDriver, match=r"events.click partition 0: the ledger is not at offset 0"
+        StaleDriver, match=r"events.click partition 0: this batch began at offset 0"
     ):
         batches.commit_batch(database, lease, batch(9, group("b")))
     assert offsets(database) == [7]
@@ -141,7 +141,8 @@ def test_a_second_driver_fences_the_first(database: Database) -> None:
 def test_a_topic_recreated_is_noticed(database: Database) -> None:
     lease = consuming(database)
     with pytest.raises(
-        TopicReplaced, match=r"events.click has id id-2, the ledger remembers id of events.click"
+        TopicReplaced,
+        match=r"events.click has id id-2, but in the ledger it has id id of events.click",
     ):
         batches.insert_new_positions(database, lease, [position(topic_id="id-2")])
 
@@ -212,7 +213,7 @@ def test_a_step_that_was_taken_already_is_refused(database: Database, step: str)
         before[name] = opened(database)
         STEPS[name](database, lease, before[name])
     before["unfreeze"] = before["seal"]
-    with pytest.raises(StaleDriver, match="another closer has moved it"):
+    with pytest.raises(StaleDriver, match="another closer has changed it"):
         STEPS[step](database, lease, before[step])
 
 
@@ -257,7 +258,7 @@ def test_a_types_first_hour_is_fixed_once_and_its_sources_are_renewed(
     row = opened(database)
     assert row.first_hour == HOUR
     assert row.sources == {"app", "web"}
-    with pytest.raises(UsageError, match="set it to that"):
+    with pytest.raises(UsageError, match="set it to this value"):
         put_rules(config, [CLICK], [APP], Hour(HOUR.start_s, 60))
 
 

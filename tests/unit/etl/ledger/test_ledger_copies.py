@@ -85,7 +85,7 @@ def test_what_a_driver_closes_meanwhile_keeps_a_copy_from_being_put_back(
     Database(ledger_url).close()
     copy = older_copy(ledger_url)
     with Database(ledger_url) as database:
-        with pytest.raises(Finding, match="1 buckets were closed since"):
+        with pytest.raises(Finding, match="1 buckets have been closed since"):
             waits_for_the_driver(engine, database, lambda: restore_copy(ledger_url, copy))
         assert database.fetch(select(tables.buckets.c.hour)).scalars().all() == [3600]
 
@@ -150,7 +150,7 @@ def test_a_copy_of_another_ledger_is_neither_written_over_nor_taken_for_one(
     with engine.begin() as connection:
         connection.execute(text("UPDATE meta SET value = 'another' WHERE key = 'uuid'"))
         connection.execute(text("UPDATE meta SET value = '0' WHERE key = 'commit'"))
-    with pytest.raises(Unavailable, match="is a copy of another ledger"):
+    with pytest.raises(Unavailable, match="exists and is not a copy of this ledger"):
         downgrade_ledger(ledger_url, OLD)
     with (
         Database(ledger_url, may_migrate=False) as database,
@@ -192,7 +192,7 @@ def test_what_is_no_copy_of_any_ledger_is_named_as_that(
             * 9
         )
         other = f"{tmp_path}/notes"
-    with pytest.raises(UsageError, match=f"{other} is no copy of a ledger"):
+    with pytest.raises(UsageError, match=f"{other} is not a copy of a ledger"):
         restore_copy(ledger_url, other)
 
 

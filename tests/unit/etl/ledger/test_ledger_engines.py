@@ -52,7 +52,7 @@ def test_a_password_is_never_shown() -> None:
 
 def test_a_server_that_is_away_is_unavailable_without_its_password(tmp_path: Path) -> None:
     with pytest.raises(
-        Unavailable, match=r"etl\.ledger = postgresql.*check that its server runs"
+        Unavailable, match=r"etl\.ledger = postgresql.*check that its server is running"
     ) as refused:
         Database(f"postgresql://me:secret@/db?host={tmp_path}")
     assert "secret" not in str(refused.value)

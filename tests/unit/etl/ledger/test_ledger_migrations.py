@@ -52,7 +52,8 @@ def test_a_newer_ledger_is_refused_with_both_numbers(engine: Engine, ledger_url:
     with engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '99'"))
     with pytest.raises(
-        EtlStop, match=rf"schema version 99, this software knows {migrations.newest()}"
+        EtlStop,
+        match=rf"schema version 99, but this version of Hourmark supports at most {migrations.newest()}",
     ):
         Database(ledger_url)
 

@@ -70,7 +70,7 @@ def test_the_second_of_two_operators_is_refused_and_told_what_changed(
     first = begun(ledger)
     ledger.put(revision(2, CLICK, sources=(APP, WEB)), first, HOUR)
     with pytest.raises(
-        UsageError, match=r"another `types apply` came first: revision 2-.* \(source web added\)"
+        UsageError, match=r"another `types apply` was faster: revision 2-.* \(source web added\)"
     ):
         ledger.put(revision(2, CLICK, VIEW), first, HOUR)
     assert sources_of(database, "click") == {"app", "web"}

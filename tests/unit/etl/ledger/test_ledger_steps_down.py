@@ -105,7 +105,8 @@ def test_a_question_does_not_migrate_an_older_ledger(ledger_url: str, engine: En
     Database(ledger_url).close()
     downgrade_ledger(ledger_url, OLD)
     with pytest.raises(
-        OlderLedger, match=rf"schema version 2, this software works with {migrations.newest()}"
+        OlderLedger,
+        match=rf"schema version 2, but this version of Hourmark requires {migrations.newest()}",
     ):
         Database(ledger_url, may_migrate=False)
     assert revision(engine) == OLD
@@ -231,13 +232,13 @@ def test_a_copy_is_put_back_where_nothing_closed_since(ledger_url: str, engine: 
     [
         (
             "INSERT INTO buckets VALUES ('click', 3600, 'proved', '{}', 1)",
-            "1 buckets were closed since",
+            "1 buckets have been closed since",
         ),
         (
             "UPDATE frontiers SET state = 'sealed'",
-            "an hour of click is sealed, and may be published",
+            "an hour of click is sealed and may already be published",
         ),
-        ("INSERT INTO rules VALUES ('rules/2-x', '{}')", "put rules in force since"),
+        ("INSERT INTO rules VALUES ('rules/2-x', '{}')", "has published rules since"),
     ],
 )
 def test_a_copy_is_not_put_back_over_what_was_done_since(
@@ -268,7 +269,7 @@ def test_a_copy_of_another_ledger_or_none_is_refused(ledger_url: str, engine: En
         connection.execute(
             update(tables.meta).where(tables.meta.c.key == "uuid").values(value="another")
         )
-    with pytest.raises(Finding, match="is a copy of the ledger"):
+    with pytest.raises(Finding, match="is a copy of ledger"):
         restore_copy(ledger_url, copy)
     with pytest.raises(UsageError, match="there is no copy"):
         restore_copy(ledger_url, f"{copy}-none")
@@ -281,7 +282,7 @@ def test_without_room_for_a_copy_nothing_is_migrated(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "ledger.sqlite") as ledger:
         ((commit,),) = ledger.execute("SELECT value FROM meta WHERE key = 'commit'").fetchall()
     (tmp_path / f"ledger.sqlite.revision-2-commit-{commit}").mkdir()  # stands where the copy would
-    with pytest.raises(Unavailable, match="only once there is a copy of it"):
+    with pytest.raises(Unavailable, match="must be copied before it is changed"):
         Database(url)
     engine, _ = open_engine(url)
     assert revision(engine) == OLD
@@ -362,7 +363,7 @@ def test_a_ledger_that_the_other_version_opens_is_left_as_it_is(
     refused = run(config_file, "downgrade", "--to", "0.3.0").exception
     assert isinstance(
         refused, UsageError
-    ) and f"0.3.0 opens this ledger as it is, of schema version {newest}" in str(refused)
+    ) and f"0.3.0 supports this ledger's schema version {newest}" in str(refused)
     assert [file.name for file in tmp_path.glob("ledger.sqlite.revision-*")] == []
     assert run(config_file, "upgrade").stdout.endswith(f"commit 0: schema version {newest}\n")
 
@@ -372,7 +373,7 @@ def test_commands_take_a_ledger_down_up_and_back(config_file: Path, tmp_path: Pa
     done = run(config_file, "downgrade", "--to", "0.2.0")
     assert done.exit_code == 0, done.output
     before = f"{tmp_path}/ledger.sqlite.revision-{migrations.newest()}-commit-0"
-    assert f"schema version 2; as it was before, it is kept in {before}" in done.stdout
+    assert f"schema version 2; a copy from before the change is in {before}" in done.stdout
     assert isinstance(run(config_file, "check").exception, OlderLedger)
     assert isinstance(run(config_file, "downgrade", "--to", "0.2.0").exception, OlderLedger)
     done = run(config_file, "upgrade")

@@ -55,7 +55,7 @@ def test_a_root_with_buckets_and_a_ledger_without_means_a_lost_one(tmp_path: Pat
     check_foreign_root(storage, [OPENED], set())
     storage.write_new(f"{HOUR.bucket_path('click')}/_SUCCESS", b"{}")
     with pytest.raises(
-        ForeignLedger, match="_SUCCESS stands, but this ledger has closed nothing of click"
+        ForeignLedger, match="_SUCCESS exists, but this ledger has not closed any bucket of click"
     ):
         check_foreign_root(storage, [OPENED], set())
     check_foreign_root(storage, [OPENED], {"click"})
@@ -95,7 +95,7 @@ def test_only_a_marker_of_the_own_seal_is_taken_as_the_truth() -> None:
         dataclasses.replace(SEAL, offsets=(position(41),)),
         dataclasses.replace(SEAL, offsets=()),
     ):
-        with pytest.raises(ForeignLedger, match="with other contents"):
+        with pytest.raises(ForeignLedger, match="and its content differs from"):
             check_seal_matches(MARKER, other, "mine")
     with pytest.raises(ForeignLedger, match="by ledger mine"):
         check_seal_matches(MARKER, SEAL, "another")

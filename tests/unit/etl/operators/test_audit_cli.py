@@ -107,7 +107,7 @@ def test_a_closed_hour_with_duplicates_and_unaudited_adds_up(world: World, run: 
     assert hours(said)[str(NEXT)]["open"] == 1
     text = run("click", *FROM)
     assert text.splitlines()[0].split()[:3] == ["hour", "state", "promised"]
-    assert text.endswith(f"the books add up: of 2 hours of click from {HOUR} on, 1 is closed\n")
+    assert text.endswith(f"all counts agree: of 2 hours of click from {HOUR} on, 1 is closed\n")
     assert looked_at(said) == {
         "type": "click",
         "from": str(HOUR),
@@ -143,7 +143,9 @@ def test_a_group_that_is_missing_in_the_ledger_names_its_file(world: World, run:
     world.deliver(OF_TWO_HOURS, [])
     world.forget(tables.groups.c.hour == HOUR.start_s)
     said = run(*FROM, finds=True)
-    assert "[staging] the file holds 3 rows of events, the ledger's groups of it 1" in said
+    assert (
+        "[staging] the file contains 3 rows of events, but its groups in the ledger have 1" in said
+    )
     assert json.loads(run(*FROM, "--json", finds=True))["files"][0]["in_groups"] == 1
 
 
@@ -164,7 +166,7 @@ def test_a_bucket_that_does_not_hold_what_it_took_in_is_told(world: World, run: 
     (difference,) = json.loads(said)["differences"]
     assert (difference["stage"], difference["hour"]) == ("writing", str(HOUR))
     assert (
-        "it took in 3 rows, but accounts for 2 events and 0 duplicates removed"
+        "it received 3 rows, but accounts for 2 events and 0 duplicates removed"
         in difference["detail"]
     )
 
@@ -176,7 +178,7 @@ def test_duplicates_that_hide_a_loss_from_counts_do_not_hide_it_from_ranges(
     world.close("click", HourTotals(rows=3, events=2, promised=3, unaudited=0))
     run(*FROM)
     said = run(*FROM, "--ranges", finds=True)
-    assert "[proof] promises of a proved bucket are not kept by what is staged" in said
+    assert "[proof] the staged rows do not fulfill the promises of a proved bucket" in said
     assert f"range {ONE.hex()} (range of web: /log" in said
 
 
@@ -184,7 +186,7 @@ def test_a_settled_promise_without_rows_names_its_range(world: World, run: Run) 
     world.deliver(*LOST)
     world.close("click", HourTotals(rows=1, events=1, promised=4, unaudited=0))
     said = run(*FROM, finds=True)
-    assert "[proof] 4 events are promised and settled, buckets took in 1 rows only" in said
+    assert "[proof] 4 events are promised and settled, but buckets received only 1 rows" in said
     assert f"range {ONE.hex()} (range of web" in said and "3 promised, 0 found" in said
 
 
@@ -228,7 +230,7 @@ def test_hours_outside_of_the_window_are_left_out(world: World, run: Run) -> Non
     ("arguments", "message"),
     [
         (["clik"], "no event type clik"),
-        (["--from", str(NEXT), "--to", str(HOUR)], "lies before --from"),
+        (["--from", str(NEXT), "--to", str(HOUR)], "is before --from"),
         (["--from", "yesterday"], "no hour"),
     ],
 )
@@ -243,7 +245,7 @@ def test_on_the_first_day_there_is_nothing_to_compare_and_that_is_said(
     said = run(*FROM)
     assert "add up" not in said
     assert (
-        f"nothing to compare yet: of hours from {HOUR} on, no event, promise or bucket is known"
+        f"nothing to compare yet: there are no events, promises or buckets of hours from {HOUR} on"
         in said
     )
     assert "`hourmark bucket ls`" in said
@@ -275,8 +277,8 @@ def test_closed_buckets_before_the_span_are_said_to_be_there_with_the_way_to_loo
     later = NEXT
     said = run("click", "--from", str(later), "--to", str(later))
     assert (
-        f"nothing to compare: of hours of click from {later} to {later}, no event, "
-        "promise or bucket is known"
+        "nothing to compare: there are no events, promises or buckets of hours of click from "
+        f"{later} to {later}"
     ) in said
     assert (
         f"the oldest bucket is of {HOUR}: `hourmark audit click --from {HOUR}` compares all buckets"

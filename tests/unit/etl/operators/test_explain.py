@@ -139,7 +139,7 @@ def test_a_host_that_is_silent_is_to_be_started_or_drained() -> None:
 def test_a_service_that_holds_an_hour_is_told_apart_from_a_tailer() -> None:
     busy = dataclasses.replace(SERVICE, caught_up_at_ms=END - 1000)
     reason = only(reporters=(busy,))
-    assert "service svc" in reason.what and "a request has been under way" in reason.do
+    assert "service svc" in reason.what and "a request has been in progress" in reason.do
     silent = dataclasses.replace(busy, heard_at_ms=END - 30_000)
     reason = only(reporters=(silent,))
     assert "start the delivery service on svc again" in reason.do
@@ -161,7 +161,9 @@ def test_old_reports_that_are_read_now_may_show_a_wrong_clock() -> None:
     now_ms = END + 61_000
     late = dataclasses.replace(SERVICE, received_at_ms=now_ms - 600_000, heard_at_ms=now_ms - 2000)
     first, *_ = told(reporters=(late,))
-    assert first.what.endswith("10 min old: what follows may be, too; it was read 2 s ago")
+    assert first.what.endswith(
+        "10 min old, so the following reasons may be outdated; it was read 2 s ago"
+    )
     assert first.do.startswith("compare clocks: `hourmark doctor --only clocks`; if they agree: ")
     unread = dataclasses.replace(late, heard_at_ms=now_ms - 590_000)
     first, *_ = told(reporters=(unread,))
@@ -182,8 +184,8 @@ def test_a_driver_that_is_dead_is_told_first_and_nobody_is_blamed_for_reports_th
     answer = explain_hour(facts(reporters=tuple(said), driver=DriverSigns(heartbeat_ms=DEAD)))
     first, *others = answer.reasons
     assert first.what == (
-        "no driver runs: its last sign in the ledger is 47 min old, and what follows is "
-        "as old as that"
+        "no driver is running: the last heartbeat in the ledger is 47 min old, so the following "
+        "reasons are from that time"
     )
     assert first.do.startswith("start it: `hourmark etl run`") and first.since_ms == DEAD
     assert len(others) == 2 and all(
@@ -199,43 +201,50 @@ def test_a_driver_that_is_dead_is_told_first_and_nobody_is_blamed_for_reports_th
 def test_before_any_driver_ran_nobody_says_that_no_service_has_reported() -> None:
     answer = explain_hour(facts(reporters=(), driver=DriverSigns(heartbeat_ms=None)))
     (reason,) = answer.reasons
-    assert "the ledger has no sign of a driver" in reason.what and "`hourmark etl run`" in reason.do
+    assert (
+        "the ledger has no heartbeat of a driver" in reason.what
+        and "`hourmark etl run`" in reason.do
+    )
     assert answer.times_out_at_ms is None
 
 
 def test_a_driver_that_is_dead_is_told_before_an_hour_has_ended_too() -> None:
     first, second = told(now_ms=END - 90_000, driver=DriverSigns(heartbeat_ms=DEAD))
-    assert "no driver runs" in first.what and second.what == "the hour ends in 90 s"
+    assert "no driver is running" in first.what and second.what == "the hour ends in 90 s"
 
 
 def test_the_open_hour_of_a_driver_that_was_stopped_waits_for_its_end_alone() -> None:
     stopped = DriverSigns(heartbeat_ms=END - 200_000, goodbye_ms=END - 199_000)
     reason = only(now_ms=END - 90_000, driver=stopped)
     assert reason.what == "the hour ends in 90 s"
-    assert "the next `hourmark run --once` after its end closes it" in reason.do
+    assert "it is closed by the next `hourmark run --once` after its end" in reason.do
     assert "`hourmark etl run`" in reason.do and "was stopped at 2027-" in reason.do
 
 
 def test_an_hour_that_ended_after_the_driver_was_stopped_says_so() -> None:
     stopped = DriverSigns(heartbeat_ms=END - 200_000, goodbye_ms=END - 199_000, pid=1, host="etl-1")
     first, *_ = told(driver=stopped)
-    assert first.what.startswith("no driver runs: the last one was stopped at 2027-01-15T")
+    assert first.what.startswith("no driver is running: the last one was stopped at 2027-01-15T")
     assert first.do == (
-        "start it: `hourmark etl run`; the next `hourmark run --once` closes what has ended, too"
+        "start it: `hourmark etl run`; alternatively, the next `hourmark run --once` closes all "
+        "hours that have ended"
     )
 
 
 def test_a_driver_that_does_not_run_or_hangs_is_named_with_its_host() -> None:
     first, *_ = told(driver=DriverSigns(heartbeat_ms=DEAD, pid=4711, host="etl-1"))
-    assert first.do.startswith("on etl-1: if process 4711 exists, it hangs: continue it")
-    assert first.do.endswith("`hourmark etl run`; the log of the last one states why it stopped")
+    assert first.do.startswith(
+        "on etl-1: if process 4711 exists, it hangs; if it was suspended, continue it"
+    )
+    assert first.do.endswith("`hourmark etl run`; the log of the last driver states why it stopped")
 
 
 def test_what_was_known_of_services_when_the_driver_died_is_told_after_it() -> None:
     gone = dataclasses.replace(SERVICE, goodbye=True)
     first, second = told(reporters=(gone,), driver=DriverSigns(heartbeat_ms=DEAD))
     assert (
-        "no driver runs" in first.what and "every delivery service has said goodbye" in second.what
+        "no driver is running" in first.what
+        and "every delivery service was shut down" in second.what
     )
 
 
@@ -256,7 +265,7 @@ def test_where_all_services_have_left_an_operator_may_start_one_or_force_and_is_
     said = describe_clock_difference(LatestReports([gone]), END + 60_000)
     assert said is not None
     reason = only(reporters=(gone,), blocker=blocker(ClosingPhase.REPORTS, said))
-    assert "every delivery service has said goodbye, service svc" in reason.what
+    assert "every delivery service was shut down, service svc" in reason.what
     answer = explain_hour(facts(reporters=(gone,)))
     assert answer.times_out_at_ms is None, "without a service, a deadline waives nothing"
     assert "`hourmark serve`" in reason.do and "`hourmark bucket force`" in reason.do
@@ -269,7 +278,7 @@ def test_what_the_closer_waits_for_is_told_with_a_step_for_each_phase(phase: Clo
     assert reason.what == f"({phase}) mirror: events.click-0 is at 5 of 9"
     assert reason.since_ms == END + 5_000
     assert "{" not in reason.do
-    assert reason.do != "see the log of `hourmark etl run`"
+    assert reason.do != "check the log of `hourmark etl run`"
 
 
 def test_a_source_that_the_closer_names_too_is_told_once() -> None:
@@ -281,7 +290,7 @@ def test_a_source_that_the_closer_names_too_is_told_once() -> None:
 
 def test_what_the_closer_waited_for_in_an_earlier_hour_is_not_told() -> None:
     reason = only(blocker=blocker(ClosingPhase.PROOF, "old news", hour=FIRST, since_ms=1))
-    assert "nothing that the ledger knows of" in reason.what
+    assert "no reason is recorded in the ledger" in reason.what
 
 
 def test_promises_that_are_not_kept_are_named() -> None:
@@ -295,12 +304,12 @@ def test_promises_that_are_not_kept_are_named() -> None:
 
 def test_an_override_is_told() -> None:
     (ordered,) = explain_hour(facts(override=OVERRIDE)).reasons
-    assert ordered.what == "ann@ops ordered it closed by force: ticket 17"
+    assert ordered.what == "ann@ops ordered to close it by force: ticket 17"
 
 
 def test_records_that_were_set_aside_are_named_after_what_holds_the_hour() -> None:
     first, last = explain_hour(facts(set_aside=20)).reasons
-    assert first.what == "nothing that the ledger knows of"
+    assert first.what == "no reason is recorded in the ledger"
     assert last.what.startswith(
         "20 records on the type's topic cannot be in a bucket and were set aside."
     )
@@ -336,7 +345,7 @@ def test_an_hour_that_an_override_closes_and_one_under_a_wrong_clock_have_no_dea
 
 def test_an_override_for_an_hour_that_is_sealed_since_is_said_to_be_under_way() -> None:
     reason = only(override=OVERRIDE, frontier=SEALED)
-    assert "ordered it closed by force" in reason.what and "it is sealed as forced" in reason.do
+    assert "ordered to close it by force" in reason.what and "it is sealed as forced" in reason.do
 
 
 def test_an_hour_that_has_not_ended_waits_for_its_end_alone() -> None:
@@ -356,7 +365,7 @@ def test_a_later_hour_waits_for_those_before_it_and_tells_why_they_wait() -> Non
 
 def test_frozen_and_sealed_hours_say_what_is_done_with_them() -> None:
     assert (
-        "listed and being proved"
+        "fixed and are being proved"
         in explain_hour(
             facts(frontier=dataclasses.replace(FRONTIER, state=HourState.FROZEN))
         ).summary

@@ -82,11 +82,11 @@ def literals() -> Iterator[str]:
 
 def messages() -> list[str]:
     """The first column of the table of messages."""
-    table = OPERATIONS.split("## Messages")[1].split("Differences in the books")[0]
+    table = OPERATIONS.split("## Messages")[1].split("Differences between the counts")[0]
     rows = [
         line.split("|")[1]
         for line in table.splitlines()
-        if line.startswith("| ") and not line.startswith("| seen")
+        if line.startswith("| ") and not line.startswith("| message |")
     ]
     return [code for row in rows for code in CODE.findall(row)]
 
@@ -140,7 +140,7 @@ def test_the_checker_for_others_takes_what_the_documentation_gives_it(
     folder, *options = shlex.split(line)
     with pytest.raises(SystemExit) as ended:
         verify_bucket.main([folder, *options])
-    assert ended.value.code == 2 and f"{folder} is no folder" in capsys.readouterr().err
+    assert ended.value.code == 2 and f"{folder} is not a folder" in capsys.readouterr().err
 
 
 def test_every_phase_has_its_exit_in_the_table() -> None:

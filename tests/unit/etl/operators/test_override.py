@@ -82,7 +82,8 @@ def test_why_says_what_holds_the_hour_and_what_to_do(database: Database, run: Ru
     found = json.loads(run("why", "click", str(PAST), "--json").stdout)
     assert (found["state"], found["reasons"][0]["do"]) == (
         "open",
-        "start one: `hourmark serve`; `hourmark bucket force` closes without",
+        "start one: `hourmark serve`; alternatively, `hourmark bucket force` closes the bucket "
+        "without a service",
     )
 
 
@@ -122,7 +123,7 @@ def test_force_writes_an_override_after_naming_what_is_not_verified(
         PAST.start_s,
         "ticket 17",
     ) and "@" in override.requested_by
-    assert "ordered it closed by force: ticket 17" in run("why", "click", str(PAST)).stdout
+    assert "ordered to close it by force: ticket 17" in run("why", "click", str(PAST)).stdout
 
 
 def test_force_asks_on_a_terminal_and_takes_no_for_an_answer(
@@ -145,14 +146,14 @@ def test_force_asks_on_a_terminal_and_takes_no_for_an_answer(
     ("arguments", "message"),
     [
         (["click", str(PAST), "--reason", "r"], "--yes"),  # no terminal
-        (["click", str(PAST), "--reason", " ", "--yes"], "needs a reason"),
+        (["click", str(PAST), "--reason", " ", "--yes"], "requires a reason"),
         (["click", str(PAST.next()), "--reason", "r", "--yes"], f"the frontier of click is {PAST}"),
         (["view", str(FUTURE), "--reason", "r", "--yes"], "has not ended"),
         (["other", str(PAST), "--reason", "r", "--yes"], "no event type other"),
         (["click", "--reason", "r", "--yes"], "name TYPE and HOUR"),
         (["--reason", "r", "--yes"], "name TYPE and HOUR"),
         (["click", str(PAST), "--all-types", "--reason", "r", "--yes"], "name TYPE and HOUR"),
-        (["--all-types", "--reason", "r", "--yes"], "not every type's hour has ended"),
+        (["--all-types", "--reason", "r", "--yes"], "the hours of some types have not ended"),
     ],
 )
 def test_force_refuses_what_cannot_be_meant(
@@ -177,8 +178,11 @@ def test_force_of_an_hour_without_a_bucket_says_why_it_has_none(
     rewrite(database, tables.frontiers, of_click, backfilled_hour=newest.start_s)
     for hour, words in (
         (skipped, f"click {skipped} was skipped because it has no events"),
-        (Hour(oldest.start_s - 3600), f"will have none: buckets of click begin at {oldest}"),
-        (newest, "closed already"),
+        (
+            Hour(oldest.start_s - 3600),
+            f"will never have one, because buckets of click begin at {oldest}",
+        ),
+        (newest, "already closed"),
     ):
         result = force(run, "click", str(hour))
         assert isinstance(result.exception, UsageError) and words in str(result.exception)
@@ -198,7 +202,7 @@ def test_ls_shows_the_hours_that_are_open_with_what_they_wait_for(
     assert result.exit_code == 0
     _, click, view = result.stdout.splitlines()
     assert click.split()[:3] == ["click", str(PAST), "open"] and click.endswith("mirror: 5 of 9")
-    assert view.split()[:3] == ["view", str(FUTURE), "open"] and "its end, in " in view
+    assert view.split()[:3] == ["view", str(FUTURE), "open"] and "its end in " in view
     (row,) = json.loads(run("ls", "click", "--json").stdout)
     assert (row["state"], row["grade"], row["waits_for"]) == ("open", None, "mirror: 5 of 9")
     assert row["overdue_s"] > 0
@@ -216,20 +220,21 @@ def test_with_a_dead_driver_why_ls_and_force_say_so(database: Database, run: Run
     assert (
         why[1]
         .split(maxsplit=2)[2]
-        .startswith("no driver runs: its last sign in the ledger is 47 min old")
+        .startswith("no driver is running: the last heartbeat in the ledger is 47 min old")
     )
     assert "no delivery service" not in "".join(why)
     click, view = json.loads(run("ls", "--json").stdout)
     assert (
         click["waits_for"]
-        == "no driver runs: its last sign in the ledger is 47 min old; then: mirror: 5 of 9"
+        == "no driver is running: the last heartbeat in the ledger is 47 min old; then: "
+        "mirror: 5 of 9"
     )
-    assert view["waits_for"].startswith("its end, in "), "nothing of it is overdue"
+    assert view["waits_for"].startswith("its end in "), "nothing of it is overdue"
     result = force(run)
     assert result.exit_code == 0
     assert (
-        "no driver runs: its last sign in the ledger is 47 min old; `hourmark etl run` "
-        "carries the override out"
+        "no driver is running: the last heartbeat in the ledger is 47 min old; `hourmark etl "
+        "run` executes the override"
     ) in result.stderr
 
 
@@ -271,7 +276,7 @@ def test_an_override_for_a_sealed_hour_is_refused_with_what_it_waits_for(
     )
     said = str(result.exception)
     assert (
-        f"click {PAST} is sealed already, as timed_out" in said and "no override was stored" in said
+        f"click {PAST} is already sealed as timed_out" in said and "no override was stored" in said
     )
     assert "it is written and published by the driver" in said
     what = "file:///root/click/… stands, and is no bucket of Hourmark's"
@@ -288,7 +293,7 @@ def test_an_override_for_a_sealed_hour_whose_file_is_lost_says_what_it_gives_up(
     result = force(run)
     assert result.exit_code == 0 and list(overrides(database)) == ["click"]
     assert (
-        "it is sealed already: the override gives up what a lost staged file held of it"
+        "it is already sealed. The override only permits closing it without lost staged files"
         in result.stderr
     )
     assert "_staging/1/events-2 …" in result.stderr
@@ -306,7 +311,7 @@ def test_an_override_for_all_types_says_which_hours_are_sealed_already(
     block(database, ClosingPhase.PUBLISHING, "something stands there")
     result = force(run, "--all-types")
     assert result.exit_code == 0
-    assert f"click {PAST}: sealed already, and closes as it is" in result.stdout
+    assert f"click {PAST}: already sealed, and closes with its fixed content" in result.stdout
 
 
 def test_an_override_for_all_types_names_one_command_for_those_of_one_hour(

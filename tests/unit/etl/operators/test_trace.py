@@ -214,7 +214,9 @@ def test_a_row_whose_bucket_closed_without_it_is_lost(
 ) -> None:
     servers.in_bucket = None
     found = story(servers, question)
-    assert found.verdict is TraceVerdict.LOST and "no bucket has it" in step(found, "lost").what
+    assert (
+        found.verdict is TraceVerdict.LOST and "no bucket contains it" in step(found, "lost").what
+    )
 
 
 def test_a_row_that_came_after_its_hour_had_closed_waits_for_the_next(servers: Servers) -> None:
@@ -234,7 +236,7 @@ def test_what_staging_has_passed_and_nobody_has_is_lost(servers: Servers) -> Non
     found = story(servers)
     assert (
         found.verdict is TraceVerdict.LOST
-        and "staging has passed its record, at 10" in step(found, "lost").what
+        and "staging has passed its record and is at offset 10" in step(found, "lost").what
     )
 
 
@@ -243,7 +245,7 @@ def test_what_the_mirror_has_passed_and_did_not_copy_is_lost(servers: Servers) -
     found = story(servers)
     assert (
         found.verdict is TraceVerdict.LOST
-        and "the mirror has passed its record, at 8" in step(found, "lost").what
+        and "the mirror has passed its record and is at offset 8" in step(found, "lost").what
     )
 
 
@@ -274,7 +276,7 @@ def test_what_is_taken_in_while_a_trace_looks_is_not_called_lost(
 
 @pytest.mark.parametrize(
     ("blanks", "more"),
-    [(0, ""), (1, ", or a blank line behind it"), (None, ", or a blank line behind it")],
+    [(0, ""), (1, ", or a blank line after it"), (None, ", or a blank line after it")],
 )
 def test_a_later_line_of_a_record_is_told_as_that_record(
     servers: Servers, blanks: int | None, more: str
@@ -294,7 +296,7 @@ def test_a_place_in_an_acknowledged_range_before_its_first_record_says_so(server
     found = story(servers, FilePositionQuery("a" * 32, "b" * 32, POSITION - 1, 0))
     assert (
         found.verdict is TraceVerdict.ACKNOWLEDGED
-        and "A blank line makes no record" in found.next_step
+        and "A blank line produces no record" in found.next_step
     )
     assert "1 blank line" in step(found, "acknowledged").what
 
@@ -313,7 +315,7 @@ def test_a_path_that_older_files_had_is_told(servers: Servers) -> None:
     assert servers.audit is not None
     servers.audit = dataclasses.replace(servers.audit, other_files=2)
     assert (
-        "2 older files of this path had the place too"
+        "2 older files of this path contained this position too"
         in step(story(servers, PLACE), "acknowledged").what
     )
 
@@ -378,7 +380,7 @@ def test_what_waits_on_its_host_is_told_as_its_host_says() -> None:
     host = HostTrace("spooled", "/log", "`hourmark tail status`", 2)
     found = story(Servers(), PLACE, host)
     assert (found.verdict, found.next_step) == (TraceVerdict.ON_HOST, "`hourmark tail status`")
-    assert "losses were noted 2 times" in step(found, "host").what
+    assert "2 losses were recorded" in step(found, "host").what
     nowhere = summarize_trace(
         TraceResults(is_mirrored=True), dataclasses.replace(host, stage="no_such_line")
     )
@@ -402,7 +404,7 @@ def test_a_record_of_a_topic_made_anew_is_not_taken_for_the_staged_one(servers: 
 
 @pytest.mark.parametrize("topic", ["hourmark.audit", "other.events.click", "logs"])
 def test_other_topics_are_wrong_use(servers: Servers, topic: str) -> None:
-    with pytest.raises(UsageError, match=r"no topic of events.*edge\.events\.TYPE"):
+    with pytest.raises(UsageError, match=r"not a topic of events.*edge\.events\.TYPE"):
         walked(servers, KafkaRecordQuery(topic, 0, 1))
 
 
@@ -422,7 +424,7 @@ def test_questions_are_read() -> None:
         "a" * 32, "b" * 32, 0
     )
     for wrong in ("", "/var/log/app.log:12", "web-1:/log", "events.click:1"):
-        with pytest.raises(UsageError, match="names nothing to trace"):
+        with pytest.raises(UsageError, match="cannot be traced"):
             parse_query(wrong, None, None)
     with pytest.raises(UsageError, match="--type"):
         parse_query(str(EVENT), None, None)

@@ -159,13 +159,16 @@ def test_of_several_sites_each_is_asked_and_who_knows_is_told(file: Path, lyon: 
             trace, [str(tracing.EVENT), "--type", "click", *words, "--config", str(file)]
         )
 
-    assert run().stdout.splitlines()[:2] == ["in Kafka, at the edge", "  by what the site lyon has"]
+    assert run().stdout.splitlines()[:2] == [
+        "in Kafka, at the edge",
+        "  according to the data of site lyon has",
+    ]
     found = json.loads(run("--json").stdout)
     assert (found["verdict"], found["site"]) == ("in_kafka", "lyon")
     elsewhere = run("--site", "paris")
     assert (elsewhere.exit_code, elsewhere.stdout.splitlines()[1]) == (
         1,
-        "  by what the site paris has",
+        "  according to the data of site paris has",
     )
     lyon.is_away = True
     away = json.loads(run("--json").stdout)
@@ -189,12 +192,12 @@ def test_a_record_is_asked_of_its_site(file: Path, lyon: Logs, words: list[str])
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        ([], "name what to trace"),
-        (["events.click:0:1", "--from", "-"], "not both"),
+        ([], "specify either WHAT"),
+        (["events.click:0:1", "--from", "-"], "specify either WHAT"),
         (["/var/log/app.log:7"], "hourmark tail trace FILE:LINE --json"),
         (["web:/log:7", "--since", "noon"], "--since"),
         (["web:/log:7", "--since", "1h", "--until", "2h"], "--until 2h is not after --since 1h"),
-        (["hourmark.audit:0:7"], "no topic of events"),
+        (["hourmark.audit:0:7"], "not a topic of events"),
     ],
 )
 def test_wrong_use_is_named(run: Run, edge: Logs, words: list[str], named: str) -> None:

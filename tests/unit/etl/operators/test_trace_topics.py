@@ -202,7 +202,7 @@ def test_offsets_tell_what_retention_took_from_what_never_was(
     assert (never.value, never.is_complete) == (None, True)
     assert (
         "no" in topics.read_record(ClusterRole.EDGE, TOPIC, 4, 0).searched
-        and "there is no such topic"
+        and "the topic does not exist"
         in topics.find_event(ClusterRole.EDGE, "events.none", ByEventId(EVENT), 0, NOW_MS).searched
     )
 
@@ -214,7 +214,7 @@ def test_what_no_service_wrote_is_named_and_ends_its_step_alone(
     send(edge, 2)
     bad = topics.read_record(ClusterRole.EDGE, TOPIC, 0, 0)
     assert (
-        bad.error is not None and f"topic {TOPIC} partition 0 offset 0 holds no event" in bad.error
+        bad.error is not None and f"topic {TOPIC} partition 0 offset 0 is not an event" in bad.error
     )
     assert topics.find_event(ClusterRole.EDGE, TOPIC, ByEventId(EVENT), 0, NOW_MS).value is not None
 

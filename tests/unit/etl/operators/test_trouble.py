@@ -119,7 +119,9 @@ def test_types_that_wait_for_hosts_of_like_names_are_one_problem_that_says_so() 
         world["blockers"]["type-002"], what=("tailer web-2 had caught up 9 s before its end",)
     )
     (found,) = find(**world)
-    assert found.count == 3 and "others of them wait for the same with other names" in found.do
+    assert (
+        found.count == 3 and "other types wait for the same condition with other names" in found.do
+    )
 
 
 @pytest.mark.parametrize(
@@ -153,7 +155,7 @@ def test_without_a_driver_all_overdue_types_are_its_consequence() -> None:
         **world, driver=DriverSigns(heartbeat_ms=NOW_MS - 60_000), reporters=[of(TAILER, 900_000)]
     )
     assert (found.count, found.cause) == (100, CauseClass.TYPES)
-    assert "because no driver runs" in found.what and "`hourmark etl run`" in found.do
+    assert "because no driver is running" in found.what and "`hourmark etl run`" in found.do
 
 
 def test_types_whose_driver_was_stopped_say_so() -> None:

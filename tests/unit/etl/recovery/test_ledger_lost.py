@@ -91,7 +91,7 @@ def test_where_nothing_was_closed_yet_types_apply_makes_the_ledger(
     command: str, file: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(
-        Unavailable, match=r"there is no ledger at .*`hourmark types apply --dir types` makes it"
+        Unavailable, match=r"no ledger exists at .*`hourmark types apply --dir types` creates it"
     ):
         COMMANDS[command](file)
     assert not (tmp_path / "ledger.sqlite").exists()
@@ -103,7 +103,7 @@ def test_a_ledger_that_knows_no_types_is_waited_for(file: Path) -> None:
     apply_types(file)
     with pytest.raises(
         Unavailable,
-        match=r"the ledger knows no event types yet; `hourmark types apply --dir types`",
+        match=r"the ledger has no event types yet; add them with `hourmark types apply --dir types`",
     ) as told:
         COMMANDS["etl run"](file)
     assert told.value.exit_code == 1, "a unit starts it again"
@@ -122,5 +122,5 @@ def test_where_storage_does_not_answer_it_is_said_that_nobody_can_tell(
     )
     apply_types(file)
     assert (tmp_path / "ledger.sqlite").exists(), "a first ledger needs no storage"
-    with pytest.raises(Unavailable, match=r"is empty; whether it is lost cannot be told"):
+    with pytest.raises(Unavailable, match=r"is empty, and it is unknown whether it is lost"):
         open_existing_ledger(load_config(file))

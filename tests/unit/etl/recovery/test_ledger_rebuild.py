@@ -336,7 +336,9 @@ def test_types_whose_beginning_nothing_tells_are_named(life: Life, target: Datab
     life.close("click")
     done = rebuilt(life, target)
     assert [f.event_type for f in frontiers.frontiers(target, LENGTH_S)] == ["click"]
-    assert [note for note in done.notes if "nothing tells where these types begin: view" in note]
+    assert [
+        note for note in done.notes if "the first hours of these types are unknown: view" in note
+    ]
 
 
 def close_one(life: Life) -> None:
@@ -429,4 +431,4 @@ def test_damaged_unaudited_is_told_of(life: Life, target: Database) -> None:
     life.close("click", HourTotals(rows=0, events=0, promised=1, unaudited=1))
     lose(life, path, "damaged")
     (note,) = rebuilt(life, target).notes
-    assert path in note and "stays unmet" in note
+    assert path in note and "remains unmet" in note

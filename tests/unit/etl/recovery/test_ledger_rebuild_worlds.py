@@ -409,7 +409,7 @@ def test_promises_of_another_topic_are_refused(world: World) -> None:
     live(world, 2)
     world.ledgers.keep_checks(0)
     world.pipeline.central.logs[Partition(central_topic(AUDIT, ALIAS), 0)].topic_id = "another"
-    with pytest.raises(Finding, match="is not the one whose promises were staged"):
+    with pytest.raises(Finding, match="is not the topic whose promises were staged"):
         lose(world)
 
 

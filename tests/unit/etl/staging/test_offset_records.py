@@ -85,7 +85,7 @@ def test_a_record_takes_the_place_of_the_one_before_and_of_two_the_gaps_count(wo
         found.commit,
         None,
         (gap,),
-    ) and "only one should stand" in both.notes[0]
+    ) and "only one of these files should exist" in both.notes[0]
     stale = world.database.acquire(CLOSER)
     world.database.acquire(CLOSER)
     with pytest.raises(StaleDriver):
@@ -242,8 +242,8 @@ def test_a_record_that_cannot_be_read_is_told_of_by_each_rebuild(world: World) -
     world.pipeline.shorten((events_topic("click"),), 1)
     for _ in range(2):
         notes = lose_ledger(world).notes
-        assert any("not as it was written" in note for note in notes) and any(
-            "nothing tells which gaps" in note for note in notes
+        assert any("does not match its digest" in note for note in notes) and any(
+            "the gaps that the lost ledger contained" in note for note in notes
         )
     assert record in records(world) and len(records(world)) == 2
     assert read_offset_backup(world.storage, ledger).checks is None
@@ -257,7 +257,9 @@ def test_a_rebuild_that_finds_no_lost_end_leaves_the_record_as_it_is(world: Worl
     assert records(world) == before
     world.storage.delete(before[0])
     for _ in range(2):
-        assert any("nothing tells which gaps" in note for note in lose_ledger(world).notes)
+        assert any(
+            "the gaps that the lost ledger contained" in note for note in lose_ledger(world).notes
+        )
 
 
 def test_a_rebuild_that_is_killed_as_it_commits_has_kept_what_it_found(
@@ -298,6 +300,6 @@ def test_a_rebuild_that_cannot_keep_what_it_found_says_so(
         "tests.support.rebuilding.begin", lambda _: None
     )  # a driver's first words there, too
     assert any(
-        "not kept on storage" in note and "no space left" in note
+        "not saved on storage" in note and "no space left" in note
         for note in lose_ledger(world).notes
     )

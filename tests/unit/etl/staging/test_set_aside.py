@@ -86,9 +86,7 @@ def test_one_review_is_of_all_records(database: Database) -> None:
     assert (
         count_unreviewed_records(database) == 0 and set_aside_rows(database, reviewed=False) == []
     )
-    with pytest.raises(
-        UsageError, match="no record of click that was set aside waits for a review"
-    ):
+    with pytest.raises(UsageError, match="no record of click that was set aside needs a review"):
         mark_reviewed(database, "click", 6)
 
 

@@ -175,7 +175,7 @@ def test_a_file_that_was_cut_short_or_stands_under_another_name_is_unreadable(
             read(storage, path)
     other = write_rows(storage, "f/y", table().slice(1), NOTE).path
     put(storage, other, good)
-    with pytest.raises(Unreadable, match="its footer is not the one of its name"):
+    with pytest.raises(Unreadable, match="its footer does not match the digest in its name"):
         read(storage, other)
     with pytest.raises(Unreadable, match="no such file"):
         read_note(storage, "f/gone-00.parquet")

@@ -61,7 +61,7 @@ def test_a_lost_question_is_asked_again(hdfs: FakeHdfs, storage: Storage) -> Non
 
 def test_questions_are_bounded(hdfs: FakeHdfs, storage: Storage) -> None:
     hdfs.troubles = [("GETFILESTATUS", lost)] * 9
-    with pytest.raises(StorageError, match="no answer from 127") as caught:
+    with pytest.raises(StorageError, match="no response from 127") as caught:
         storage.size("file")
     assert hdfs.asked == ["GETFILESTATUS"] * 3
     assert "storage.webhdfs" in str(caught.value) and "hdfs://namenode:8020/root/file" in str(
@@ -140,7 +140,7 @@ def test_a_short_read_is_never_a_result(hdfs: FakeHdfs, storage: Storage) -> Non
 
 def test_an_upload_that_breaks_off_publishes_nothing(hdfs: FakeHdfs, storage: Storage) -> None:
     hdfs.troubles = [("CREATE data", lost)]
-    with pytest.raises(StorageError, match="broke off the upload"):
+    with pytest.raises(StorageError, match="ended the upload"):
         storage.write_new("file", b"x" * 30_000_000)
     assert "/root/file" not in hdfs.names
 

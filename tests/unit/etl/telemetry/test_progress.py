@@ -81,13 +81,11 @@ def test_a_line_says_rates_lateness_and_what_holds_the_oldest_bucket() -> None:
     assert format_progress(
         done, 30, "all sources had caught up 12 s ago", oldest, "hdfs is in safe mode"
     ) == (
-        "3,000 events staged in 30 s (100/s); 10 of them late, by 60 min on average; 4 files "
-        "in 2 batches of 1.5 s; "
-        "5 buckets closed, 1 not as proved; all sources had caught up 12 s ago; "
-        "oldest open bucket click 2027-01-15T08, overdue for 12 min, waits for: "
-        "tailer web (1) source app: caught up 9.0 s before its end (`hourmark bucket why click "
-        "2027-01-15T08`); "
-        "closing waits: hdfs is in safe mode"
+        "3,000 events staged in 30 s (100/s); 10 of them late, by 60 min on average; 4 files in "
+        "2 batches of 1.5 s; 5 buckets closed, 1 of them not proved; all sources had caught up 12 s "
+        "ago; oldest open bucket click 2027-01-15T08, overdue for 12 min, waits for: tailer web "
+        "(1) source app: caught up 9.0 s before its end (`hourmark bucket why click "
+        "2027-01-15T08`); closing is blocked: hdfs is in safe mode"
     )
 
 

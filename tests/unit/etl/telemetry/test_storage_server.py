@@ -36,10 +36,10 @@ def test_a_root_without_the_buckets_that_the_ledger_has_closed_is_not_mounted(
 ) -> None:
     with Database(f"sqlite:///{tmp_path}/ledger.sqlite") as database:
         add_type(database, "click", [Grade.PROVED])
-    assert ask(tmp_path).detail.startswith("the folder does not exist, and the ledger has closed")
+    assert ask(tmp_path).detail.startswith("the folder does not exist, but according to the ledger")
     (tmp_path / "root").mkdir()
     found = ask(tmp_path)
-    assert "is empty, and the ledger has closed buckets" in found.detail
+    assert "is empty, but according to the ledger it contains closed buckets" in found.detail
     assert not found.healthy and "mount it, or correct storage.root" in found.do
     (tmp_path / "root" / "click").mkdir()
     assert ask(tmp_path).healthy

@@ -89,7 +89,7 @@ def test_a_wrong_declaration_is_named_before_servers_start(
     assert "types/app.toml" in refused(settings)
     (tmp_path / "types/app.toml").unlink()
     assert "which no file declares" in refused(settings)
-    assert "there is no folder" in refused(SETTINGS.format(types=tmp_path / "gone"))
+    assert "does not exist" in refused(SETTINGS.format(types=tmp_path / "gone"))
 
 
 def test_a_file_in_a_folder_below_a_pattern_is_new(tmp_path: Path) -> None:

@@ -116,6 +116,6 @@ def test_a_partition_that_stands_still_while_another_moves_starts_no_worker_agai
         assert watch.failures() == []
     clock.advance(POLL_INTERVAL_S)
     assert [f.cause for f in watch.failures()] == [
-        f"{P}: the mirror stands at 90, the cut is 100, and has not moved for 300 s",
-        f"{Q}: the mirror stands at 10, the cut is 100, and has not moved for 300 s",
+        f"{P}: the mirror's position is 90, the cut is 100, and has not moved for 300 s",
+        f"{Q}: the mirror's position is 10, the cut is 100, and has not moved for 300 s",
     ]

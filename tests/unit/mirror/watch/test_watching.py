@@ -87,7 +87,7 @@ def test_an_alarm_is_told_once_when_it_begins_with_what_to_do_and_once_when_it_i
     assert alarms_of(metrics) == {AlarmName.REMOTE_MISSING: 1}
     played.seen = WELL
     watching.observe()
-    assert caplog.messages[-1] == "over: mirror-remote-topic-missing of events.a"
+    assert caplog.messages[-1] == "resolved: mirror-remote-topic-missing of events.a"
     assert alarms_of(metrics) == {}
 
 
@@ -175,11 +175,11 @@ def test_where_no_topic_is_verified_text_json_and_metrics_say_so_with_the_reason
     found = watching.observe()
     assert math.isnan(lag_s())
     assert list(format_watch_result("edge", found)) == [
-        f"edge {'events.a':<40} not verified: no record came since the first look",
+        f"edge {'events.a':<40} not verified: no record was written since the first observation",
         "no topic of site edge verified by samples yet, 0 alarms",
     ]
     assert json.loads(json.dumps(watch_result_to_json("edge", found)))["unverified"] == {
-        "events.a": "no record came since the first look"
+        "events.a": "no record was written since the first observation"
     }
     assert watch_result_to_json("edge", found)["verified"] == {}
     played.seen = dataclasses.replace(played.seen, ends={P: 600})

@@ -98,7 +98,7 @@ def test_a_body_that_is_not_as_it_was_written_is_no_other_range(
         beside(refused).write_bytes(
             {"emptied": b"", "one bit": bytes(content)}.get(harm, bytes(len(content)))
         )
-    with pytest.raises(UsageError, match="a range's body"):
+    with pytest.raises(UsageError, match="the body of a range"):
         host.drain()
     recorder.received.clear()  # what is sent from now on need not be cut as it was
     host.drain(reread=True)

@@ -210,6 +210,6 @@ def test_the_refusal_says_what_is_wrong_and_what_to_do(tmp_path: Path) -> None:
     for _ in range(2):  # a refusal changes nothing
         with pytest.raises(
             UsageError,
-            match=r"write-ahead log holds \d+ whole frames of \d+: it was damaged.*--reread",
+            match=r"write-ahead log contains \d+ valid frames of \d+: it was damaged.*--reread",
         ):
             open_installation(folder, reread=False)

@@ -270,7 +270,7 @@ def test_what_a_source_says_of_every_event_is_in_its_ranges(host: Host, recorder
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"), [({"a b": "x"}, "letters"), ({"a": "x" * 5000}, "bytes together")]
+    ("fields", "said"), [({"a b": "x"}, "letters"), ({"a": "x" * 5000}, "bytes in total")]
 )
 def test_fields_beyond_their_limits_stop_the_start(fields: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError, match=f"tailer.sources.0.fields.*{said}"):
@@ -280,7 +280,7 @@ def test_fields_beyond_their_limits_stop_the_start(fields: dict[str, str], said:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "said"), [("(", "RE2 does not accept it"), (r"\Ax", r"use \^")]
+    ("pattern", "said"), [("(", "not a valid RE2 pattern"), (r"\Ax", r"use \^")]
 )
 def test_a_pattern_that_is_none_stops_the_start_by_its_name(pattern: str, said: str) -> None:
     source = TailedSource(name="app", paths=["/x"], record_start=pattern)

@@ -133,7 +133,7 @@ def test_a_file_that_begins_like_an_unread_log_waits(
         tracked(tmp_path / "app.log", CONTENT, 0),
         tracked(tmp_path / "app.log.1", CONTENT, 0),
     )
-    with pytest.raises(RetryLater, match="of which nothing is read yet"):
+    with pytest.raises(RetryLater, match="which has not been read yet"):
         match_unread(ContentMatcher(TrackedFiles([log, copy]), checkpoint, clock), copy)
 
 
@@ -174,7 +174,7 @@ def test_lost_content_whose_holder_is_cut_off_waits(
     log = tracked(tmp_path / "app.log", CONTENT, 100)
     (packed := tmp_path / "app.log.1.gz").write_bytes(gzip.compress(CONTENT)[:-20])
     matcher = ContentMatcher(TrackedFiles([log]), checkpoint, clock)
-    with pytest.raises(RetryLater, match="has no end yet"):
+    with pytest.raises(RetryLater, match="is incomplete"):
         match_lost(matcher, log, packed)
 
 
@@ -230,7 +230,9 @@ def test_a_compressed_file_that_may_be_the_beginning_of_a_departed_one_is_undeci
 ) -> None:
     checkpoint.commit(save_departed(position(CONTENT, len(CONTENT))))
     match = match_compressed([], compressed(tmp_path / "a.gz", CONTENT[:500]), checkpoint, clock)
-    assert match == Undecidable("too little is known to tell whether it was read before")
+    assert match == Undecidable(
+        "there is not enough information to decide whether it was read before"
+    )
 
 
 def test_nothing_is_compared_once_the_tailer_stops(

@@ -76,7 +76,10 @@ paths = ["{logs}/*.log"]
         token = of_tailer(service.harness, socket.gethostname())
         with tailing(elsewhere, config) as log:
             wait_for(
-                lambda: "answered 401: there is no Authorization header" in log.read_text(),
+                lambda: (
+                    "responded with status 401: the request has no Authorization header"
+                    in log.read_text()
+                ),
                 "it is refused, and says why",
             )
         assert service.harness.queue.records == [], "neither events nor reports"

@@ -157,7 +157,9 @@ def test_a_program_that_ends_is_started_again_where_it_was(
         wait_for(lambda: len(messages(recorder)) == 10, "what was there")
         journal.set_broken(True)
         wait_for(
-            lambda: any("It is restarted" in t.message for t in tailer.take_snapshot().troubles),
+            lambda: any(
+                "it will be restarted" in t.message for t in tailer.take_snapshot().troubles
+            ),
             "it is said",
         )
         journal.add(*numbered(10, 20))
@@ -190,7 +192,7 @@ def test_nothing_is_claimed_while_the_journal_cannot_be_read(
             "it is caught up",
         )
         journal.set_broken(True)
-        wait_for(lambda: "It is restarted" in caplog.text, "it is noticed")
+        wait_for(lambda: "it will be restarted" in caplog.text, "it is noticed")
         broken_from = len(recorder.reports)
         wait_for(
             lambda: len(recorder.reports) > broken_from + 1, "what was reported meanwhile is there"

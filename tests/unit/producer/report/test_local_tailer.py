@@ -98,5 +98,5 @@ def test_bytes_that_wait_while_no_tailer_runs_are_a_problem_of_its_host(
     host.drain(lines(10))
     host.append(lines(5, 10))
     (problem,) = local_tailer(configured(host, tmp_path), now_ms()).problems
-    assert "no tailer runs, and 115 bytes are waiting" in problem.what
+    assert "no tailer is running, and 115 bytes are waiting" in problem.what
     assert problem.key.startswith("host:"), "the same host that its reports name"

@@ -121,7 +121,7 @@ def test_it_tells_of_one_that_was_killed_and_leaves_its_state_as_it_is(
     }
     assert "checkpoint.sqlite-wal" in before
     code, told = status(host, tmp_path)
-    assert (code, told["pid"]) == (1, None) and "no tailer runs, and" in told["attention"][0]
+    assert (code, told["pid"]) == (1, None) and "no tailer is running, and" in told["attention"][0]
     assert told["files"][0]["size"] == 2530
     assert before == {
         path.name: path.read_bytes()
@@ -169,14 +169,14 @@ def test_it_tells_losses_with_file_and_time(host: Host, recorder: Recorder, tmp_
         .invoke(root, ["tail", "status", "--config", str(host.configured(tmp_path))])
         .stdout
     )
-    assert f"app {host.app}: {loss['bytes']} bytes, and more, perhaps; truncated" in text
+    assert f"app {host.app}: {loss['bytes']} bytes, and possibly more; truncated" in text
 
 
 def test_without_a_checkpoint_it_says_what_to_do(host: Host, tmp_path: Path) -> None:
     result = CliRunner().invoke(
         root, ["tail", "status", "--config", str(host.configured(tmp_path))]
     )
-    assert isinstance(result.exception, UsageError) and "`hourmark tail` starts one" in str(
+    assert isinstance(result.exception, UsageError) and "start one with `hourmark tail`" in str(
         result.exception
     )
     assert not host.state.exists()
@@ -187,7 +187,7 @@ def test_one_that_may_not_be_read_is_told(host: Host) -> None:
     host.drain(lines(1))
     path = host.state / "checkpoint.sqlite"
     path.chmod(0)
-    with pytest.raises(UsageError, match="may not be read by this user"):
+    with pytest.raises(UsageError, match="cannot be read by this user"):
         read_snapshot(path)
 
 

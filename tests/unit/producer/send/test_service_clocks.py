@@ -143,7 +143,7 @@ def test_one_that_is_no_service_any_longer_is_no_witness() -> None:
 def test_what_is_said_names_both_and_how_far_they_are_apart() -> None:
     troubles = clocks_of({"http://a": 0, "http://b": -3 * HOUR_MS}).errors(["http://a", "http://b"])
     assert troubles == {
-        "http://b": "its clock is 10800 s behind that of http://a, which more clocks agree with"
+        "http://b": "its clock is 10800 s behind that of http://a, and more clocks agree with the latter"
     }
 
 
@@ -195,8 +195,8 @@ def test_while_no_service_that_is_believed_answers_ranges_wait(wrong: Recorder) 
             rightly.close()
             link.close()  # connections to it are gone, too
             said = (
-                rf"{wrong.url}: its clock is 10[78]\d\d s behind that of {right.url}, which "
-                r"more clocks agree with"
+                rf"{wrong.url}: its clock is 10[78]\d\d s behind that of {right.url}, and "
+                r"more clocks agree with the latter"
             )
             for _ in range(3):
                 with pytest.raises(NoServiceAvailable, match=said):

@@ -131,11 +131,11 @@ def test_certificates_are_renewed_while_it_runs(
     with caplog.at_level("INFO"), host.running(syslog()):
         wait_for(lambda: clicks(service) == 1, "the first line")
         host.settings["tls"].key.write_text("nonsense")
-        wait_for(lambda: "certificates not reloaded" in caplog.text, "it is told")
+        wait_for(lambda: "certificates were not reloaded" in caplog.text, "it is told")
         host.append(syslog())
         wait_for(lambda: clicks(service) == 2, "with the old one")
         authority.issue("tailer")
-        wait_for(lambda: "certificates reloaded" in caplog.text, "the new one is taken")
+        wait_for(lambda: "certificates were reloaded" in caplog.text, "the new one is taken")
         host.append(syslog())
         wait_for(lambda: clicks(service) == 3, "with the new one")
 

@@ -157,8 +157,10 @@ def _forget_epochs_and_checksums() -> None:
         paths[row["id"]] = row["path"]
         spans = json.loads(zstandard.decompress(row["spans"]))
         if any(len(span) > _SPAN_FIELDS for span in spans):
-            told = json.dumps([span[:_SPAN_FIELDS] for span in spans]).encode()
-            changed = with_digest(tables.staged_files, {**row, "spans": zstandard.compress(told)})
+            shortened = json.dumps([span[:_SPAN_FIELDS] for span in spans]).encode()
+            changed = with_digest(
+                tables.staged_files, {**row, "spans": zstandard.compress(shortened)}
+            )
             own = tables.staged_files.c
             new = {own.spans: changed["spans"], own.digest: changed["digest"]}
             bind.execute(update(tables.staged_files).where(own.id == row["id"]).values(new))
