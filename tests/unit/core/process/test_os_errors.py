@@ -29,7 +29,9 @@ def test_a_full_disk_is_reported_with_the_file(
 
     monkeypatch.setattr(os, "fsync", full)
     with (
-        pytest.raises(Unavailable, match=r"cannot write .*some/file: No space left .* free disk space"),
+        pytest.raises(
+            Unavailable, match=r"cannot write .*some/file: No space left .* free disk space"
+        ),
         file_errors_reported(),
     ):
         write_durably(tmp_path / "some/file", b"x")
