@@ -227,7 +227,9 @@ def test_tailers_are_not_to_blame_for_reports_that_no_service_stored() -> None:
     told = tailers_from_reports([api, report("web-1", 61), report("web-2", 900)], NOW_MS)
     assert told.state is ComponentState.UNKNOWN
     assert [problem.subject for problem in told.problems] == ["tailer web-2"]
-    assert told.detail.startswith("no delivery service has stored their reports for 60 s; before:")
+    assert told.detail.startswith(
+        "no delivery service has stored their reports for 60 s; the last known state:"
+    )
     live = dataclasses.replace(report("api-1", 1), kind="service")
     told = tailers_from_reports([live, report("web-1", 61), report("web-2", 900)], NOW_MS)
     assert len(told.problems) == 2

@@ -105,12 +105,12 @@ async def test_json_that_curl_calls_a_form_is_taken(h: Harness) -> None:
     ("settings", "named", "why"),
     [
         ({"bogus.prop": "hunter2"}, "bogus.prop", "unknown property"),
-        ({"security.protocol": "hunter2"}, "security.protocol", "cannot be used"),
-        ({"acks": "hunter2"}, "request.required.acks", "cannot be used"),
+        ({"security.protocol": "hunter2"}, "security.protocol", "its value is invalid"),
+        ({"acks": "hunter2"}, "request.required.acks", "its value is invalid"),
         (
             {"security.protocol": "ssl", "ssl.ca.location": "/hunter2"},
             "ssl.ca.location",
-            "cannot be used",
+            "its value is invalid",
         ),
     ],
 )

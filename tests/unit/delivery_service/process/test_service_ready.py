@@ -90,7 +90,7 @@ async def test_a_clock_that_goes_wrong_is_told_to_nobody_and_nothing_is_taken_un
         assert error["code"] == "not_ready"
         assert (
             f"this machine's clock shows {now_ms} ms" in error["detail"]
-            and "set it" in error["detail"]
+            and "correct the clock" in error["detail"]
         )
     assert h.queue.records == []
     assert "clock" in (await h.client.get("/readyz")).json()["reasons"][0]

@@ -213,7 +213,7 @@ async def test_metrics_count_what_was_acknowledged(h: Harness) -> None:
 
 def test_an_instance_keeps_its_id_and_changes_its_incarnation(tmp_path: Path) -> None:
     first = take_identity(tmp_path / "state")
-    with pytest.raises(ConfigError, match="another service uses"):
+    with pytest.raises(ConfigError, match="another service is already running with"):
         take_identity(tmp_path / "state")
     assert first.lock is not None
     first.lock.close()

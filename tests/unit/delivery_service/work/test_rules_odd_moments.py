@@ -175,7 +175,8 @@ async def test_readyz_says_that_the_registry_has_no_schema_of_audit_records(h: H
     asking.cancel()
     reasons = (await h.client.get("/readyz")).json()["reasons"]
     assert any(
-        "has no schema of hourmark.audit: `hourmark types apply`" in reason for reason in reasons
+        "has no schema of hourmark.audit; run `hourmark types apply`" in reason
+        for reason in reasons
     )
 
 

@@ -154,7 +154,10 @@ def test_a_check_of_late_events_names_a_row_too_few_and_one_too_many(ledger: Dat
         put_late_hours(connection, make_late_hour_rows("view", at(11), [str(at(3))]))
     found = [(finding.where, finding.detail) for finding in check_late_hours(ledger, 3600)]
     assert found == [
-        ("click, table late_hours", f"it lacks late events of {at(2)} in the bucket {at(10)}"),
+        (
+            "click, table late_hours",
+            f"the table lacks late events of {at(2)} in the bucket {at(10)}",
+        ),
         (
             "view, table late_hours",
             f"the table contains, but no manifest lists, late events of {at(3)} in the bucket "

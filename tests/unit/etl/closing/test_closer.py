@@ -244,7 +244,7 @@ def test_an_override_is_for_the_frontier_hour_alone_and_needs_a_reason(world: Wo
     now_ms = hour(3).end_ms
     with pytest.raises(UsageError, match="requires a reason"):
         put_override(world.database, "click", FIRST_HOUR, " ", "ada", now_ms)
-    with pytest.raises(UsageError, match="the frontier of click is 2027-01-15T08"):
+    with pytest.raises(UsageError, match="the next hour of click is 2027-01-15T08"):
         put_override(world.database, "click", hour(1), "why not", "ada", now_ms)
     with pytest.raises(UsageError, match="has no event type nothing"):
         put_override(world.database, "nothing", FIRST_HOUR, "why not", "ada", now_ms)

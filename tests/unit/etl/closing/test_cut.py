@@ -174,7 +174,9 @@ def test_a_type_of_which_nothing_is_staged_holds_up_nobody_who_is_there() -> Non
     assert set(taken(cuts.poll(types)).watermarks_ms) == {"view"}
     waiting = cuts.poll(types[:1])  # the other one is closed
     assert isinstance(waiting, Waiting) and waiting.phase is ClosingPhase.ARRIVAL
-    assert waiting.what == ("staging: edge.events.click-0 is staged up to 30, the cut is 31",)
+    assert waiting.what == (
+        "staging: edge.events.click-0 is staged up to offset 30, but the cut is 31",
+    )
     sites.stage_all()
     assert set(taken(cuts.poll(types[:1])).watermarks_ms) == {"click"}
 

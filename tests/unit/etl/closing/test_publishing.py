@@ -118,7 +118,7 @@ def test_where_one_hour_cannot_be_prepared_those_before_it_are_published_and_non
     assert [m.hour for m in manifests(old)] == [str(at) for at in HOURS[:3]]
     assert not old.storage.exists(HOURS[4].bucket_path("click"))
     assert (frontier(old).hour, wait_of(old).phase) == (HOURS[3], "publishing")
-    assert "read back" in wait_of(old).what[0]
+    assert "differs from the marker that was written" in wait_of(old).what[0]
     old.storage.read = real  # type: ignore[method-assign]
     old.clock.advance(11)
     settle(old)

@@ -206,7 +206,7 @@ def test_a_ledger_that_does_not_answer_is_told_of_as_one(postgres: Postgres, how
         Database(url) as database,
         database.transaction(),
         pytest.raises(
-            Unavailable, match=r"does not answer: canceling statement due to lock timeout"
+            Unavailable, match=r"does not respond: canceling statement due to lock timeout"
         ),
     ):
         downgrade_ledger(impatient, OLD) if how == "downgrade_ledger" else restore_copy(

@@ -34,7 +34,7 @@ def test_a_lost_checkpoint_is_refused_and_reread_repeats_with_the_same_host_and_
 ) -> None:
     host.drain(lines(10))
     (host.state / CHECKPOINT).unlink()
-    with pytest.raises(UsageError, match=r"--reread.*sent again.*may repeat"):
+    with pytest.raises(UsageError, match=r"--reread.*sent again.*may be duplicated"):
         host.drain()
     host.drain(reread=True)
     first, again = recorder.received
@@ -108,7 +108,7 @@ def test_the_command_drains_and_sums_up(host: Host) -> None:
 
 def test_help_says_what_reread_may_repeat_and_gives_examples() -> None:
     text = CliRunner().invoke(root, ["tail", "--help"]).output
-    assert "may" in text and "repeat" in text and "hourmark tail --drain --json" in text
+    assert "may be" in text and "duplicated" in text and "hourmark tail --drain --json" in text
 
 
 @pytest.mark.parametrize(

@@ -242,5 +242,5 @@ def test_nothing_is_compared_once_the_tailer_stops(
     (packed := tmp_path / "app.log.1.gz").write_bytes(gzip.compress(CONTENT))
     matcher = ContentMatcher(TrackedFiles([log]), checkpoint, clock)
     matcher.stopping.set()
-    with pytest.raises(RetryLater, match="the tailer stops"):
+    with pytest.raises(RetryLater, match="the tailer is stopping"):
         match_lost(matcher, log, packed)

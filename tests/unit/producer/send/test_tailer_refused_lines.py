@@ -27,7 +27,7 @@ def test_a_source_that_no_rules_declare_is_told_by_name_with_a_next_step(
     (message,) = told(caplog)
     assert len(recorder.received) > 1, "one message, whatever the number of ranges"
     assert re.search(
-        r"source app: .* unknown_source in /\S+/app\.log starting at byte 0, with rules revision rules-1",
+        r"source app: .* unknown_source in /\S+/app\.log, starting at byte 0, with rules revision rules-1",
         message,
     )
     assert "mistyped" in message
