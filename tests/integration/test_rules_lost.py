@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -295,9 +296,7 @@ def test_a_registry_that_gives_our_ids_to_others_is_left_alone(site: Site) -> No
         registry.register("elsewhere", {"type": "record", "name": "elsewhere", "fields": []})
     refused = site.types("repair")
     assert isinstance(refused.exception, Finding)
-    assert "to elsewhere" in str(refused.exception) and "nothing was registered" in str(
-        refused.exception
-    )
+    assert re.search("elsewhere.*Nothing was registered", str(refused.exception), re.DOTALL)
     site.lose_registry()
     site.repaired()
     assert site.ids_agree()

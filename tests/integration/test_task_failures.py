@@ -216,7 +216,7 @@ class Staging:
 
     def _logged_error(self) -> HourmarkError | None:
         for record in self._log.records:
-            if "begins again" in record.msg and isinstance(record.args, tuple):
+            if "restarts from the ledger" in record.msg and isinstance(record.args, tuple):
                 return next(a for a in record.args if isinstance(a, HourmarkError))
         return None
 

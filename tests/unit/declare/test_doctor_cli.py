@@ -91,7 +91,7 @@ def test_a_stack_that_was_stopped_is_one_finding(
         "subject": f"local stack ({tmp_path})",
         "verdict": "finding",
         "seen": "`hourmark down` stopped its servers at 2026-01-01 00:00:00Z; data is kept",
-        "to_do": "`hourmark up` starts the servers, `hourmark run` the components as well",
+        "to_do": "`hourmark up` starts the servers; `hourmark run` also starts the components",
     }
     assert [(one["check"], one["verdict"]) for one in others] == [
         ("kafka", "not asked"),
