@@ -168,7 +168,7 @@ async def test_records_that_were_not_delivered_fail_their_append(scene: Scene) -
 @pytest.mark.slow
 @with_queue(**{**NOWHERE, "message.timeout.ms": 60_000, "queue.buffering.max.messages": 10})
 async def test_a_memory_that_stays_full_fails_the_append(scene: Scene) -> None:
-    with pytest.raises(QueueUnavailable, match="memory is full"):
+    with pytest.raises(QueueUnavailable, match="buffer is full"):
         await scene.append(packed(records_of(1, 11)))
 
 
