@@ -487,7 +487,7 @@ def _no_driver(silent: str, driver: DriverSigns) -> Reason:
         return Reason(f"{silent}; nothing is staged, and no bucket closes", driver.restart_step)
     do = driver.restart_step
     if driver.goodbye_ms is None:
-        do = f"{do}; the log of the last one states why it stopped"
+        do = f"{do}; the log of the last driver states why it stopped"
     return Reason(f"{silent}, so the following reasons are from that time", do, driver.heartbeat_ms)
 
 

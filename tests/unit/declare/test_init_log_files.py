@@ -110,7 +110,7 @@ def test_each_file_that_cannot_be_used_is_named_at_once(tmp_path: Path) -> None:
     log_file(tmp_path / "empty.log", "")
     with pytest.raises(UsageError) as error:
         invoked(*(tmp_path / f"{name}.log" for name in ("good", "empty", "absent")))
-    assert "empty.log has no lines yet" in str(error.value)
+    assert "empty.log has no line yet" in str(error.value)
     assert "absent.log: No such file" in str(error.value)
     assert "good.log" not in str(error.value)
 

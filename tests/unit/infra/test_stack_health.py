@@ -31,10 +31,10 @@ def asked(ask: Callable[[str], Health], code: int, body: bytes) -> tuple[Health,
 @pytest.mark.parametrize(
     ("code", "body", "detail"),
     [
-        (500, b"x", "answers 500 to"),
-        (307, b"", "answers 307 to"),
-        (200, b"<html>", "is not JSON"),
-        (204, b"", "is not JSON"),
+        (500, b"x", "responds with status 500 to"),
+        (307, b"", "responds with status 307 to"),
+        (200, b"<html>", "the response at"),
+        (204, b"", "the response at"),
     ],
 )
 def test_an_odd_answer_is_not_well(

@@ -355,7 +355,7 @@ def test_beyond_this_machine_it_listens_closed_or_not_at_all(tmp_path: Path, hos
 
 def test_files_that_cannot_serve_stop_the_start(tmp_path: Path, authority: Authority) -> None:
     pair, other = authority.issue("service"), authority.issue("other")
-    with pytest.raises(ConfigError, match=r"service\.tls\.certificate.*belong together"):
+    with pytest.raises(ConfigError, match=r"service\.tls\.certificate.*must match the certificate"):
         ServerTls(ServiceTls(certificate=pair.certificate, key=other.key))
     with pytest.raises(ConfigError, match=r"service\.tls\.certificate.*No such file"):
         ServerTls(ServiceTls(certificate=tmp_path / "none.pem", key=pair.key))

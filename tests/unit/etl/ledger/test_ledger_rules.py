@@ -113,7 +113,7 @@ def test_an_id_never_gets_a_second_meaning_and_nothing_of_such_a_revision_is_put
         wrong = dataclasses.replace(
             first, sequence=2, types={**first.types, other.name: TypeVersion(other, 2)}
         )
-        with pytest.raises(Finding, match="schema id 2 stands for click"):
+        with pytest.raises(Finding, match="schema id 2 identifies click"):
             ledger.put(wrong, first, HOUR)
     assert ledger.book().latest == first
     assert {f.event_type for f in frontiers(database, 3600)} == {"click", "dead-letters"}
@@ -125,7 +125,7 @@ def test_what_only_the_topic_has_is_taken_unless_it_contradicts(ledger: LedgerRu
     assert ledger.book().latest == second
     assert ledger.adopt(RulesBook(second.records()), HOUR) == 0
     foreign = dataclasses.replace(second, sequence=9, types={"view": TypeVersion(VIEW, 2)})
-    with pytest.raises(Finding, match="schema id 2 stands for click"):
+    with pytest.raises(Finding, match="schema id 2 identifies click"):
         ledger.adopt(RulesBook(foreign.records()), HOUR)
     assert ledger.book().latest == second
 

@@ -271,7 +271,7 @@ def test_a_copy_of_another_ledger_or_none_is_refused(ledger_url: str, engine: En
         )
     with pytest.raises(Finding, match="is a copy of ledger"):
         restore_copy(ledger_url, copy)
-    with pytest.raises(UsageError, match="there is no copy"):
+    with pytest.raises(UsageError, match="does not exist; copies are"):
         restore_copy(ledger_url, f"{copy}-none")
 
 

@@ -84,7 +84,7 @@ def test_buckets_of_another_length_make_a_foreign_root_too(tmp_path: Path) -> No
     storage = LocalDisk(root=tmp_path)
     storage.make_folder("click/date=2027-01-14/hour=07")
     storage.write_new("click/date=2027-01-15/hour=07/minute=59/_SUCCESS", b"{}")
-    with pytest.raises(ForeignLedger, match="minute=59/_SUCCESS stands"):
+    with pytest.raises(ForeignLedger, match="minute=59/_SUCCESS exists"):
         check_foreign_root(storage, [OPENED], set())
 
 

@@ -130,7 +130,7 @@ def test_show_names_the_next_step_once_for_each_source_and_reason(run: Run) -> N
     (bad_json,) = [step for step in steps if "bad_json" in step]
     assert bad_json == (
         "next: source app, bad_json: correct the declaration of click, try it (`hourmark types try "
-        "--lines FILE --source app`), then `hourmark types apply`"
+        "--lines FILE --source app`), then run `hourmark types apply`"
     )
     assert any("correct the name in tailer.sources on web-2" in step for step in steps)
     assert "docs/runbooks/dead-letters-rising.md" in run("show").stdout.splitlines()[-1]

@@ -265,7 +265,7 @@ def test_where_all_services_have_left_an_operator_may_start_one_or_force_and_is_
     said = describe_clock_difference(LatestReports([gone]), END + 60_000)
     assert said is not None
     reason = only(reporters=(gone,), blocker=blocker(ClosingPhase.REPORTS, said))
-    assert "every delivery service was shut down, service svc" in reason.what
+    assert "every delivery service was shut down, the last one was service svc" in reason.what
     answer = explain_hour(facts(reporters=(gone,)))
     assert answer.times_out_at_ms is None, "without a service, a deadline waives nothing"
     assert "`hourmark serve`" in reason.do and "`hourmark bucket force`" in reason.do

@@ -275,9 +275,7 @@ def test_an_override_for_a_sealed_hour_is_refused_with_what_it_waits_for(
         and overrides(database) == {}
     )
     said = str(result.exception)
-    assert (
-        f"click {PAST} is already sealed as timed_out" in said and "no override was stored" in said
-    )
+    assert f"click {PAST} is already sealed as timed_out" in said and "and none was stored" in said
     assert "it is written and published by the driver" in said
     what = "file:///root/click/… stands, and is no bucket of Hourmark's"
     block(database, ClosingPhase.PUBLISHING, what)

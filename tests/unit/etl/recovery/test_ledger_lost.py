@@ -115,7 +115,7 @@ def test_where_storage_does_not_answer_it_is_said_that_nobody_can_tell(
     monkeypatch.setattr(time, "sleep", lambda _: None)  # between tries
     away = '[storage]\nroot = "hdfs://nowhere:8020/root"\nwebhdfs = "http://127.0.0.1:9"\n'
     file.write_text(away + file.read_text().partition("\n[etl]")[2].join(["[etl]", ""]))
-    with pytest.raises(Unavailable, match="cannot be told") as refused:
+    with pytest.raises(Unavailable, match="it is unknown whether it is lost") as refused:
         open_existing_ledger(load_config(file))
     assert "`hourmark ledger rebuild" in str(refused.value) and "`hourmark types apply" in str(
         refused.value

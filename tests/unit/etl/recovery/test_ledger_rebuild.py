@@ -365,7 +365,7 @@ def test_markers_and_rules_that_contradict_each_other_stop_a_rebuild(
     others = dataclasses.replace(
         life.rules, types={**life.rules.types, "click": TypeVersion(other, 1)}
     )
-    with pytest.raises(Finding, match=r"contradict each other.*schema id 1 stands for click"):
+    with pytest.raises(Finding, match=r"contradict each other.*schema id 1 identifies click"):
         rebuild(
             dataclasses.replace(life.outside(), rules=RulesBook(others.records())),
             target,
@@ -386,7 +386,7 @@ def test_without_the_topic_ids_of_markers_keep_their_meaning(life: Life, target:
     schema = known_schemas(target)[1]
     assert (schema.meaning, schema.text) == (life.rules.types["click"].meaning, "")
     view = dataclasses.replace(life.rules, types={"view": TypeVersion(life.declared[1], 1)})
-    with pytest.raises(Finding, match="schema id 1 stands for click"):
+    with pytest.raises(Finding, match="schema id 1 identifies click"):
         LedgerRules(target).put(view, None, FIRST)
     LedgerRules(target).put(life.rules, None, FIRST)
     assert known_schemas(target)[1].text

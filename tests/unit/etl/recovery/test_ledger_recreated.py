@@ -137,6 +137,6 @@ def test_rules_of_a_ledger_recreated_that_contradict_the_markers_stop_a_rebuild(
     other = EventType(name="click", fields=[{"name": "m", "type": "string"}])
     put_rules(Config(etl=EtlSettings(ledger=url)), [other], life.sources, SECOND)
     made = Database(url)
-    with pytest.raises(Finding, match="schema id 1 stands for click"):
+    with pytest.raises(Finding, match="schema id 1 identifies click"):
         filled(life, made)
     made.close()

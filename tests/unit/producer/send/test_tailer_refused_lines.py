@@ -30,7 +30,7 @@ def test_a_source_that_no_rules_declare_is_told_by_name_with_a_next_step(
         r"source app: .* unknown_source in /\S+/app\.log, starting at byte 0, with rules revision rules-1",
         message,
     )
-    assert "mistyped" in message
+    assert "Check its name" in message
     assert "hourmark types apply" in message
     assert summary.dead_letter_reasons == {"app": {"unknown_source": 60_000}}
     assert (summary.events, summary.dead_letters) == (0, 60_000)

@@ -53,7 +53,7 @@ def test_ls_shows_what_is_closed_and_makes_no_ledger(plan: Plan, run: Run, tmp_p
     assert header.split() == names.split()
     size = sum(file.bytes for file in manifest.files)
     assert row.split() == [TYPE, str(HOUR), "proved", "35", "5", "2", "0", str(size), "0.0"]
-    assert "closed buckets only" in result.stderr and not (tmp_path / "ledger.sqlite").exists()
+    assert "only closed buckets" in result.stderr and not (tmp_path / "ledger.sqlite").exists()
     (listed,) = json.loads(run("ls", TYPE, "--json").stdout)
     assert (listed["events"], listed["late"], listed["grade"], listed["state"]) == (
         35,
