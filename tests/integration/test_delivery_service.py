@@ -247,7 +247,7 @@ def test_two_processes_never_share_an_identity(service: Serving, tmp_path: Path)
     with pytest.raises((AssertionError, ValueError)):
         duplicate.start()
     assert duplicate.end() == 2
-    assert "another service uses" in (tmp_path / "service.log").read_text()
+    assert "another service is already running" in (tmp_path / "service.log").read_text()
 
 
 def test_two_workers_are_one_service_and_lose_nothing_while_they_are_killed_and_replaced(

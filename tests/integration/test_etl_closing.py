@@ -138,7 +138,7 @@ def test_another_ledger_on_the_same_root_stops_before_it_writes(
     other = EtlRun(
         run.file, folder, [CLICK, BROKEN], first_hour
     )  # begun on a root of its own: on this one it is refused
-    with pytest.raises(Unavailable, match="it is lost"):
+    with pytest.raises(Unavailable, match="contains closed"):
         EtlRun(run.file, tmp_path / "a third", [CLICK], first_hour, root=run.config.storage.root)
     other.file.write_text(own_settings(run.file, folder, run.config.storage.root, {}, "edge"))
     with other:

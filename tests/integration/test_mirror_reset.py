@@ -70,6 +70,11 @@ def test_a_topic_made_again_is_copied_from_its_beginning_once_the_old_position_i
     assert nothing == {"reset": [], "recreated": []}, "a position that is well stays"
     make_anew(sites, ANEW)
     sites.produce(ANEW, numbered(40)[35:], partition=0)
+    wait_for(
+        lambda: reset(stack, "--topic", topic(ANEW)).exit_code == 1,
+        "no broker answers for the deleted topic any more",
+        30,
+    )
     asked = reset(stack, "--topic", topic(ANEW))
     assert (
         asked.exit_code == 1

@@ -115,7 +115,7 @@ def test_of_many_closers_one_publishes_and_all_agree(world: World) -> None:
 
 def test_a_folder_without_a_marker_is_nobodys_bucket(world: World) -> None:
     world.storage.write_new(f"{BUCKET}/stray", b"x")
-    with pytest.raises(Finding, match="without a _SUCCESS"):
+    with pytest.raises(Finding, match="has no _SUCCESS"):
         published(world, attempt(world, world.stage(IDS)))
     assert [*contents(world)] == ["stray"]
 
