@@ -92,6 +92,9 @@ _NAMED_LEVEL: Final = re.compile(
 )
 _NAMED_LEVELS_MIN: Final = 0.5  # share of records, as for a level without a name
 _NAMED_LEVEL_NAMES: Final = 3  # different names; more are words of sentences
+_ORIGIN: Final = re.compile(r"(?P<x>[A-Za-z_][\w.-]*)@(?P<host>[A-Za-z0-9][\w.-]*)(?=[ \t]|$)")
+_ORIGINS_MAX: Final = 3  # different names; more are those of users
+_NO_DOMAIN: Final = re.compile(r"[A-Za-z0-9][\w-]*|[A-Za-z][A-Za-z0-9-]*\d(?:\.[A-Za-z0-9-]+)+")
 _BEHIND_WORD: Final = {  # what is specific behind a single word
     "letter": re.compile(r"[A-Z][ \t]+\S"),
     "address": re.compile(r"\d{1,3}(?:\.\d{1,3}){3}[\s:]"),
@@ -116,6 +119,22 @@ class WordSearch(PartSearch):
             "program": [*names],
             "pid": [match["pid"] for match in found.values()],
         }
+        return LinePart(pattern, {n: match.end() for n, match in found.items()}, values)
+
+    def find_origin(self, cursors: Sequence[LineCursor]) -> LinePart | None:
+        """Return a program and its host, as in `orders@app-1.example.net started`.
+
+        The names must be few, and the host must have a number or no domain, because an address of
+        a mail user has the same form.
+        """
+        found = self._matching(cursors, _ORIGIN)
+        names, hosts = ([match[name] for match in found.values()] for name in ("x", "host"))
+        if not self._enough(found) or len({*names}) > _ORIGINS_MAX or not vary_little(hosts):
+            return None
+        if not all(map(_NO_DOMAIN.fullmatch, hosts)):
+            return None
+        values: dict[str, list[str | None]] = {"program": [*names], "host": [*hosts]}
+        pattern = r"(?P<{0}>[A-Za-z_][\w.-]*)@(?P<{1}>[A-Za-z0-9][\w.-]*)"
         return LinePart(pattern, {n: match.end() for n, match in found.items()}, values)
 
     def find_word(self, cursors: Sequence[LineCursor]) -> LinePart | None:
