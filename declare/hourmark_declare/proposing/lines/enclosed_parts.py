@@ -238,13 +238,22 @@ class EnclosedSearch(PartSearch):
     def _some_bracketed(
         self, cursors: Sequence[LineCursor]
     ) -> tuple[str, dict[int, re.Match[str]]]:
-        # The kind of bracket that most records have here, and the texts before which is more.
-        kinds = collections.Counter(of.rest[:1] for of in cursors if of.rest[:1] in _BRACKETED)
-        if not kinds:
-            return "", {}
-        char = kinds.most_common(1)[0][0]
-        found = self._matching(cursors, _BRACKETED[char][0])
-        return char, {n: of for n, of in found.items() if cursors[n].text[of.end() :].strip(" \t:")}
+        # A kind of bracket that some records have, and its texts that something follows. Of several,
+        # the one behind which most records continue in the same way.
+        best: tuple[int, str, dict[int, re.Match[str]]] = (0, "", {})
+        for char, (search, *_) in _BRACKETED.items():
+            found = {
+                n: match
+                for n, match in self._matching(cursors, search).items()
+                if cursors[n].text[match.end() :].strip(" \t:")
+            }
+            nexts = collections.Counter(
+                _kind(of.text[found[n].end() if n in found else of.at :])
+                for n, of in enumerate(cursors)
+            )
+            if found and (count := max(nexts.values())) > best[0]:
+                best = count, char, found
+        return best[1:]
 
     def find_optional_spans(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         """Return names with values in braces before another name, as in `job{id=7}: shop: done`."""
@@ -286,6 +295,12 @@ def _are_marks(values: Sequence[str]) -> bool:
         and values[0] not in ("", "-")
         and not any(map(str.isalnum, values[0]))
     )
+
+
+def _kind(text: str) -> str:
+    # What a text begins with, apart from white space: a bracket, a word or something else.
+    begin = text.lstrip(" \t:")[:1]
+    return begin if begin in _BRACKETED else "word" if begin.isalnum() else "other"
 
 
 def _inner_name(mark: str) -> str:

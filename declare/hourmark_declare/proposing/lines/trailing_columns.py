@@ -43,12 +43,13 @@ def find_delimiter(cursors: Sequence[LineCursor]) -> str:
         cursors: Start of the message in each record.
 
     Returns:
-        A vertical bar, semicolon, tilde, caret or tab; empty if the message follows none.
+        A vertical bar, semicolon, tilde, caret or tab. A bar if the message follows none of them,
+        because sentences contain no bars.
     """
     found = collections.Counter(
         match[1] for of in cursors if (match := _SIGN.search(of.text[: of.at])) is not None
     ).most_common(1)
-    return found[0][0] if found and found[0][1] >= MOST * len(cursors) else ""
+    return found[0][0] if found and found[0][1] >= MOST * len(cursors) else "|"
 
 
 def find_trailing_columns(rests: Sequence[str], delimiter: str) -> list[TrailingColumn]:
@@ -56,12 +57,12 @@ def find_trailing_columns(rests: Sequence[str], delimiter: str) -> list[Trailing
 
     Args:
         rests: Messages, each the text of a record after its other fields.
-        delimiter: Delimiter between the message and the columns; empty for none.
+        delimiter: Delimiter between the message and the columns.
 
     Returns:
         The columns from left to right; empty if there are none, or fewer than ten messages.
     """
-    if not delimiter or len(rests) < _FEW:
+    if len(rests) < _FEW:
         return []
     rows = [[cell.strip() for cell in rest.split("\n")[0].split(delimiter)] for rest in rests]
     columns: list[TrailingColumn] = []

@@ -45,7 +45,7 @@ from hourmark_declare.proposing.vocabulary import (
 _WORDS_AHEAD: Final = 8
 _FEW_NAMES: Final = 0.2  # share of different names of several words; more are sentences
 _LOGGER: Final = re.compile(r"(?P<x>[A-Za-z_$][\w$-]*(?:(?:\.|::?|/|\$)[\w$<>-]+)+)(?=[\s\x1b]|$)")
-_COLON_WORD: Final = re.compile(r"(?P<x>[^\s:|\[\]\"']\S*?)[ \t]*:(?:[ \t]+|$)")
+_COLON_WORD: Final = re.compile(r"(?P<x>[^\s:|\[\](<{\"']\S*?)[ \t]*:(?:[ \t]+|$)")
 _NAME_PATTERN: Final = (  # of several words, and with parentheses: `DiskLocal (default)`
     r"[A-Za-z_][^\s:|()\[\]\"']*(?:::?[^\s:|()\[\]\"']+)*"
     r"(?: [A-Za-z_][\w.-]*){0,3}(?: \([^()\n]*\))?"
@@ -210,7 +210,7 @@ class WordSearch(PartSearch):
                 r"[ \t]+[-|:>]+[ \t]+",
                 are_short_names,
             ),
-            (_COLON_WORD, r"(?P<{0}>[^\s:|\[\]\"']\S*?)", r"[ \t]*:(?:[ \t]+|$)", vary_little),
+            (_COLON_WORD, r"(?P<{0}>[^\s:|\[\](<{{\"']\S*?)", r"[ \t]*:(?:[ \t]+|$)", vary_little),
             (
                 _COLON_NAME,
                 _COLON_NAME_PATTERN,
