@@ -177,8 +177,11 @@ def test_the_host_of_a_node_name_is_the_host(tmp_path: Path, host: str) -> None:
     assert fields(found, 1)["id"] == "00001eefab"
 
 
-@pytest.mark.parametrize("user", ["ann@example.com", "user{}@example.com", "user{}@mail-1.test"])
-def test_a_mail_address_is_no_host(tmp_path: Path, user: str) -> None:
+@pytest.mark.parametrize(
+    "user",
+    ["ann@example.com", "user{}@example.com", "user{}@mail-1.test", "shop@orders", "shop@shop_2"],
+)
+def test_a_mail_address_or_database_is_no_host(tmp_path: Path, user: str) -> None:
     found = proposal(tmp_path, lambda n: f"{day(n)} {level(n)} {user.format(n)} {message(n)}")
     assert found.examples[0].host == "tailer-1"
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from hourmark_declare.proposing.hosts import are_hosts
+from hourmark_declare.proposing.hosts import are_full_names, are_hosts, is_constant_host
 from hourmark_declare.proposing.lines.part_names import (
     are_positions,
     bracket_name,
@@ -94,7 +94,7 @@ _NAMED_LEVELS_MIN: Final = 0.5  # share of records, as for a level without a nam
 _NAMED_LEVEL_NAMES: Final = 3  # different names; more are words of sentences
 _ORIGIN: Final = re.compile(r"(?P<x>[A-Za-z_][\w.-]*)@(?P<host>[A-Za-z0-9][\w.-]*)(?=[ \t]|$)")
 _ORIGINS_MAX: Final = 3  # different names; more are those of users
-_NO_DOMAIN: Final = re.compile(r"[A-Za-z0-9][\w-]*|[A-Za-z][A-Za-z0-9-]*\d(?:\.[A-Za-z0-9-]+)+")
+_PROCESS: Final = re.compile(r"[ \t]+<\d+\.\d+\.\d+>")  # of Erlang
 _BEHIND_WORD: Final = {  # what is specific behind a single word
     "letter": re.compile(r"[A-Z][ \t]+\S"),
     "address": re.compile(r"\d{1,3}(?:\.\d{1,3}){3}[\s:]"),
@@ -124,14 +124,17 @@ class WordSearch(PartSearch):
     def find_origin(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         """Return a program and its host, as in `orders@app-1.example.net started`.
 
-        The names must be few, and the host must have a number or no domain, because an address of
-        a mail user has the same form.
+        The names must be few, and the host a numbered one or before a process of Erlang, because
+        a mail address and `user@database` have the same form.
         """
         found = self._matching(cursors, _ORIGIN)
         names, hosts = ([match[name] for match in found.values()] for name in ("x", "host"))
         if not self._enough(found) or len({*names}) > _ORIGINS_MAX or not vary_little(hosts):
             return None
-        if not all(map(_NO_DOMAIN.fullmatch, hosts)):
+        nodes = sum(
+            _PROCESS.match(cursors[n].text, of.end()) is not None for n, of in found.items()
+        )
+        if not (are_full_names(hosts) or is_constant_host(hosts) or 2 * nodes >= len(hosts)):
             return None
         values: dict[str, list[str | None]] = {"program": [*names], "host": [*hosts]}
         pattern = r"(?P<{0}>[A-Za-z_][\w.-]*)@(?P<{1}>[A-Za-z0-9][\w.-]*)"
