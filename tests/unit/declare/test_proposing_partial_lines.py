@@ -37,7 +37,19 @@ def program(n: int) -> str:
 
 @pytest.mark.parametrize("every", [2, 3, 7])
 @pytest.mark.parametrize(
-    "form", ["[{}] ", "({}) ", "<{}> ", "[{}]: ", "({}): ", "{{{}}} ", "[tx {}] ", "(tx {}) "]
+    "form",
+    [
+        "[{}] ",
+        "({}) ",
+        "<{}> ",
+        "[{}]: ",
+        "({}): ",
+        "{{{}}} ",
+        "[tx {}] ",
+        "(tx {}) ",
+        "[tx: {}] ",
+        "<tx={}> ",
+    ],
 )
 def test_an_optional_bracket_does_not_hide_the_program(
     tmp_path: Path, form: str, every: int
@@ -135,6 +147,13 @@ def test_columns_behind_the_message_are_fields(tmp_path: Path, sign: str, trace:
     assert fields(found, 2)["thread"] == "pool-1-thread-2"
     if trace:
         assert fields(found, 2)["details"] == TRACE[1:]
+
+
+def test_a_position_in_source_code_is_found_before_any_message(tmp_path: Path) -> None:
+    found = proposal(
+        tmp_path, lambda n: f"{day(n)} [{level(n)}] {program(n)}.c:{10 + n} {message(n)}"
+    )
+    assert fields(found, 0) == {"level": "INFO", "caller": "orders.c:10", "message": "started"}
 
 
 def test_words_behind_bars_in_messages_are_no_columns(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ _BRACKETED: Final = {
 _LEVEL_BEHIND: Final = re.compile(r"(?P<name>[^/:|,]+?)(?P<mark>[/:|,.]| +)(?P<level>\w+)")
 _LEVEL_AHEAD: Final = re.compile(r"(?P<level>\w+)(?P<mark>[/:|,-]| +)(?P<name>[A-Za-z_]\S*)")
 _MARKS_MIN: Final = 10  # records; the same sign in fewer may be a value
+_KEYED: Final = re.compile(r"(?P<key>[A-Za-z][A-Za-z0-9_]*)(?P<mark> |[:=] ?)(?P<value>\S.*)")
 _PAST_BRACKET: Final = re.compile(r":?[ \t]*")
 _AHEAD: Final = re.compile(rf"[ \t]+(?:[\[(<\"]|(?:{IDENTIFIER}|-+|\d+)(?=[ \t]))")
 _SPAN: Final = r"[A-Za-z_][\w.-]*\{[^{}\n]*\}"
@@ -224,16 +225,17 @@ class EnclosedSearch(PartSearch):
             behind = _PAST_BRACKET.match(cursor.text, found[n].end() if n in found else cursor.at)
             ends[n] = cursor.at if behind is None else behind.end()
         _, opening, closing, inside = _BRACKETED[char]
-        words = [value.split(" ", 1) for value in values]
-        key, name = "", bracket_name(values)
-        if len({of[0] for of in words}) == 1 and all(len(of) == 2 for of in words):
-            key = words[0][0] if words[0][0].isascii() and words[0][0].isalpha() else ""
+        keyed = [match for value in values if (match := _KEYED.fullmatch(value)) is not None]
+        literals = {match["key"] + match["mark"] for match in keyed}
+        literal, name = "", bracket_name(values)
+        if len(keyed) == len(values) and len(literals) == 1:
+            literal, name = literals.pop(), keyed[0]["key"]
+            values = [match["value"] for match in keyed]
         column: list[str | None] = [None] * len(cursors)
-        for n, value in zip(found, [of[1] for of in words] if key else values, strict=True):
+        for n, value in zip(found, values, strict=True):
             column[n] = value
-        literal = f"{key} " if key else ""
         pattern = f"(?:{opening}{literal}(?P<{{0}}>{inside}*){closing}:?)?{SPACE}*"
-        return LinePart(pattern, ends, {key or name: column}, is_optional=True)
+        return LinePart(pattern, ends, {name: column}, is_optional=True)
 
     def _some_bracketed(
         self, cursors: Sequence[LineCursor]

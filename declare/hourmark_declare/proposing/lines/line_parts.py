@@ -119,6 +119,7 @@ class PartRecognizer(PartSearch):
             self._words.find_named_level,
             self._words.find_named_pid,
             self._words.find_word,
+            self._words.find_position,
             self._words.find_optional_words,
             self._enclosed.find_optional_bracket,
         ):

@@ -92,6 +92,7 @@ _NAMED_LEVEL: Final = re.compile(
 )
 _NAMED_LEVELS_MIN: Final = 0.5  # share of records, as for a level without a name
 _NAMED_LEVEL_NAMES: Final = 3  # different names; more are words of sentences
+_SOURCE_LINE: Final = re.compile(r"(?P<x>[^\s:|\[\](\"']+:\d+)(?=[ \t])")
 _ORIGIN: Final = re.compile(r"(?P<x>[A-Za-z_][\w.-]*)@(?P<host>[A-Za-z0-9][\w.-]*)(?=[ \t]|$)")
 _ORIGINS_MAX: Final = 3  # different names; more are those of users
 _PROCESS: Final = re.compile(r"[ \t]+<\d+\.\d+\.\d+>")  # of Erlang
@@ -120,6 +121,13 @@ class WordSearch(PartSearch):
             "pid": [match["pid"] for match in found.values()],
         }
         return LinePart(pattern, {n: match.end() for n, match in found.items()}, values)
+
+    def find_position(self, cursors: Sequence[LineCursor]) -> LinePart | None:
+        """Return a position in source code, which any message may follow: `main.go:12 started`."""
+        part = self._part(cursors, _SOURCE_LINE, "caller", r"(?P<{0}>[^\s:|\[\](\"']+:\d+)")
+        if part is None or not are_positions([str(value) for value in part.values["caller"]]):
+            return None
+        return part
 
     def find_origin(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         """Return a program and its host, as in `orders@app-1.example.net started`.
