@@ -16,9 +16,9 @@ RECORDS: Final = 120
 TRACE: Final = "\nshop.Failure: no cart\n\tat shop.Cart.total(Cart.java:81)"
 
 
-def proposal(folder: Path, line: Callable[[int], str]) -> Proposal:
+def proposal(folder: Path, line: Callable[[int], str], newline: str = "\n") -> Proposal:
     log = folder / "a.log"
-    log.write_text("\n".join(map(line, range(RECORDS))) + "\n")
+    log.write_text("\n".join(map(line, range(RECORDS))) + "\n", newline=newline)
     sample = read_sample(log)._replace(written_ms=WRITTEN_MS)
     return propose(sample, "app", zone="UTC", host="tailer-1")
 
@@ -133,20 +133,23 @@ def test_spans_with_values_do_not_hide_the_target(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sign", [" | ", "|", ";", "\t"])
 @pytest.mark.parametrize("trace", ["", TRACE])
-def test_columns_behind_the_message_are_fields(tmp_path: Path, sign: str, trace: str) -> None:
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_columns_behind_the_message_are_fields(
+    tmp_path: Path, sign: str, trace: str, newline: str
+) -> None:
     def line(n: int) -> str:
         text = f"{message(n)} of {n}{sign}{sign}" if n % 9 == 1 else f"{message(n)} now"
         columns = day(n), level(n), text, f"shop.{program(n)}.Main", f"pool-1-thread-{n}"
         return sign.join(columns) + (trace if n % 5 == 2 else "")
 
-    found = proposal(tmp_path, line)
+    found = proposal(tmp_path, line, newline)
     same = {"level": "INFO", "message": "started now", "logger": "shop.orders.Main"}
     details = {"details": None} if trace else {}
     assert fields(found, 0) == {**same, "thread": "pool-1-thread-0", **details}
     assert fields(found, 1)["message"].rstrip(sign) == f"{message(1)} of 1"
     assert fields(found, 2)["thread"] == "pool-1-thread-2"
     if trace:
-        assert fields(found, 2)["details"] == TRACE[1:]
+        assert fields(found, 2)["details"] == TRACE[1:].replace("\n", newline)
 
 
 def test_a_position_in_source_code_is_found_before_any_message(tmp_path: Path) -> None:
@@ -162,15 +165,24 @@ def test_words_behind_bars_in_messages_are_no_columns(tmp_path: Path) -> None:
     assert first == {"level": "INFO", "user": 0, "message": "started | retry of user 0"}
 
 
-def test_keys_in_brackets_are_fields(tmp_path: Path) -> None:
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_keys_in_brackets_are_fields(tmp_path: Path, newline: str) -> None:
     def line(n: int) -> str:
         group = pick(n, "Misc activity", "(none)")
         return f'{day(n)} [!!] {message(n)} [!!] [Group: {group}] [Priority: {n % 3}] [id "{n}"]'
 
-    found = proposal(tmp_path, line)
+    found = proposal(tmp_path, line, newline)
     first = fields(found, 0)
     assert first.pop("message") == 'started [!!] [Group: Misc activity] [Priority: 0] [id "0"]'
     assert first == {"group": "Misc activity", "priority": 0, "id": 0}
+
+
+def test_numbers_in_the_first_words_of_messages_leave_the_cr_out(tmp_path: Path) -> None:
+    found = proposal(
+        tmp_path, lambda n: f"{day(n)} {level(n)} took {n} ms, then {message(n)}", "\r\n"
+    )
+    first = fields(found, 0)
+    assert first == {"level": "INFO", "duration": 0, "message": "took 0 ms, then started"}
 
 
 def test_a_message_without_the_keys_in_brackets_is_kept(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from hourmark.avro.framing import ENVELOPE_NAMES
 from hourmark_declare.proposing.candidate import MESSAGE
 from hourmark_declare.proposing.hosts import host_rank
 from hourmark_declare.proposing.lines.message_shape import infer_shape
+from hourmark_declare.proposing.lines.part_search import SPACE
 from hourmark_declare.proposing.value_types import NUMBER_PATTERNS, infer_text_type
 from hourmark_declare.proposing.vocabulary import (
     LEVEL_KEYS,
@@ -35,6 +36,7 @@ _IN_BRACKETS: Final = re.compile(
     r"\[(?P<key>[A-Za-z][\w.-]*(?: [A-Za-z][\w.-]*)?)(?P<mark>[:=]|[ ](?=\"))"
     r"[ \t]*(?P<quote>\"?)(?P<value>[^\[\]\"\n]+)(?P=quote)\]"
 )
+_OPEN_END: Final = f".*{SPACE}*"
 _IN_BRACKETS_TEXT: Final = r"[^\[\]\"]*"
 _SECOND_LINE_PATTERN: Final = rf"[^\n]*\n[ \t]*(?P<level>(?i:{LEVELS}))\b"
 _SECOND_LINE: Final = re.compile(_SECOND_LINE_PATTERN)
@@ -86,9 +88,14 @@ def message_pattern(
     if multiline and not keyed[1]:
         shape = infer_shape([rest.partition("\n")[0] for rest in rests], taken)
     if shape is not None and len(shape.types) > len(keyed[1]):
-        further = r"(?:\n.*)?" if multiline else ""
-        return f"(?P<{MESSAGE}>{shape.pattern}{further}|.*)", shape.types
+        further = r"(?:\n.*?)?" if multiline else ""
+        return f"(?P<{MESSAGE}>{_lazy(shape.pattern)}{further}|.*)", shape.types
     return keyed
+
+
+def _lazy(pattern: str) -> str:
+    # The pattern of a message whose end is any text, so that a CR behind the message is not in it.
+    return f"{pattern.removesuffix(_OPEN_END)}.*?" if pattern.endswith(_OPEN_END) else pattern
 
 
 def _level_line(rests: Sequence[str]) -> str | None:
@@ -133,7 +140,7 @@ def _keyed_pattern(
             continue
         value = NUMBER_PATTERNS.get(types[name], _TEXT)
         pattern += rf".*?\b{quote_pattern(key)}{_between(found)}(?P<{name}>{value})"
-    otherwise = "|.*" if has_brackets else ""
+    otherwise = "?|.*" if has_brackets else ""
     return f"(?P<{MESSAGE}>{pattern}.*{otherwise})", types
 
 

@@ -79,7 +79,7 @@ def message_with_columns(
 ) -> str:
     """Return a regular expression for a message and the columns behind it.
 
-    A message without the columns matches, too.
+    A message without the columns matches, too. No value includes a CR at the end of the record.
 
     Args:
         columns: Columns behind the message.
@@ -94,8 +94,8 @@ def message_with_columns(
     for name, column in zip(names, columns, strict=True):
         number = NUMBER_PATTERNS.get(infer_text_type(column.values))
         tail += between + (f"(?:(?P<{name}>{number})|-?)" if number else f"(?P<{name}>{inside})")
-    lines = rf"(?:\r?\n(?P<{further}>.*))?" if further else ""
-    return f"(?P<{MESSAGE}>.*?)(?:{tail}{SPACE}*{lines})?"
+    lines = rf"(?:\r?\n(?P<{further}>.*?))?" if further else ""
+    return rf"(?P<{MESSAGE}>.*?)(?:{tail}{SPACE}*{lines})?\r?"
 
 
 def _column_name(values: Sequence[str]) -> str | None:
