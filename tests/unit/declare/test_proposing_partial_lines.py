@@ -9,10 +9,12 @@ from typing import Any, Final
 import pytest
 from tests.support.log_formats.model import WRITTEN_MS, day, message, pick
 
+from hourmark_declare.line_trial import LineTrial, ReadContext
 from hourmark_declare.proposing.file_sample import read_sample
 from hourmark_declare.proposing.selection import Proposal, propose
 
 RECORDS: Final = 120
+CONTEXT: Final = ReadContext(observed_at_ms=WRITTEN_MS, zone="UTC", host="tailer-1")
 TRACE: Final = "\nshop.Failure: no cart\n\tat shop.Cart.total(Cart.java:81)"
 
 
@@ -35,7 +37,7 @@ def program(n: int) -> str:
     return pick(n, "orders", "billing", "mail")
 
 
-@pytest.mark.parametrize("every", [2, 3, 7])
+@pytest.mark.parametrize("every", [2, 7, 30])
 @pytest.mark.parametrize(
     "form",
     [
@@ -64,6 +66,17 @@ def test_an_optional_bracket_does_not_hide_the_program(
     assert fields(found, 0) == {**same, name: None}
     assert fields(found, 1)[name] == "a-1f"
     assert fields(found, 1)["component"] == program(1)
+
+
+def test_a_number_in_an_optional_bracket_may_be_a_text_later(tmp_path: Path) -> None:
+    def line(n: int) -> str:
+        return f"{day(n)} {level(n)} {f'[{n}] ' if n % 2 else ''}{program(n)}: {message(n)}"
+
+    found = proposal(tmp_path, line)
+    assert [fields(found, n)["pid"] for n in range(2)] == [None, 1]
+    trial = LineTrial.from_declarations(found.candidate.without_catch_all.to_declarations("app"))
+    later = trial.parse_records("app", [b"2026-11-21 10:00:00 INFO [a] orders: started"], CONTEXT)
+    assert [one.is_event for one in later] == [True]
 
 
 @pytest.mark.parametrize("closed", ["", " "])

@@ -47,6 +47,8 @@ _LEVEL_BEHIND: Final = re.compile(r"(?P<name>[^/:|,]+?)(?P<mark>[/:|,.]| +)(?P<l
 _LEVEL_AHEAD: Final = re.compile(r"(?P<level>\w+)(?P<mark>[/:|,-]| +)(?P<name>[A-Za-z_]\S*)")
 _MARKS_MIN: Final = 10  # records; the same sign in fewer may be a value
 _KEYED: Final = re.compile(r"(?P<key>[A-Za-z][A-Za-z0-9_]*)(?P<mark> |[:=] ?)(?P<value>\S.*)")
+_RARE_MIN: Final = 3  # records; fewer may be damaged
+_NAME_BEHIND: Final = re.compile(r"[^\s:|\[\](<{\"']\S*?[ \t]*:(?=[ \t])")
 _PAST_BRACKET: Final = re.compile(r":?[ \t]*")
 _AHEAD: Final = re.compile(rf"[ \t]+(?:[\[(<\"]|(?:{IDENTIFIER}|-+|\d+)(?=[ \t]))")
 _SPAN: Final = r"[A-Za-z_][\w.-]*\{[^{}\n]*\}"
@@ -210,12 +212,26 @@ class EnclosedSearch(PartSearch):
         pattern = f"{opening}?(?P<{{0}}>{value}){closing}?"
         return LinePart(pattern, ends, {bracket_name(values): [*values]})
 
+    def find_rare_bracket(self, cursors: Sequence[LineCursor]) -> LinePart | None:
+        """Return a text in brackets that few records have before the name that all have."""
+        part = self._optional_bracket(cursors, _RARE_MIN)
+        if part is None:
+            return None
+        named = [n for n, end in part.ends.items() if _NAME_BEHIND.match(cursors[n].text, end)]
+        column = next(iter(part.values.values()))
+        present = [n for n, value in zip(part.ends, column, strict=True) if value is not None]
+        is_sure = self._enough(named) and {*present} <= {*named}
+        return part if is_sure else None
+
     def find_optional_bracket(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         """Return a text in brackets that only some records have, and the white space behind it."""
+        return self._optional_bracket(cursors, _SOME * len(cursors))
+
+    def _optional_bracket(self, cursors: Sequence[LineCursor], least: float) -> LinePart | None:
         if not self._state.time_read:
             return None
         char, found = self._some_bracketed(cursors)
-        if not _SOME * len(cursors) <= len(found) < len(cursors):
+        if not least <= len(found) < len(cursors):
             return None
         values = [match["x"].strip() for match in found.values()]
         if "level" not in self._state.types and are_levels(values):
@@ -234,7 +250,8 @@ class EnclosedSearch(PartSearch):
         column: list[str | None] = [None] * len(cursors)
         for n, value in zip(found, values, strict=True):
             column[n] = value
-        pattern = f"(?:{opening}{literal}(?P<{{0}}>{inside}*){closing}:?)?{SPACE}*"
+        value = NUMBER_PATTERNS.get(infer_text_type(values), f"{inside}*")
+        pattern = f"(?:{opening}{literal}(?P<{{0}}>{value}){closing}:?)?{SPACE}*"
         return LinePart(pattern, ends, {name: column}, is_optional=True)
 
     def _some_bracketed(

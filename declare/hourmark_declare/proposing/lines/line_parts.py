@@ -110,6 +110,7 @@ class PartRecognizer(PartSearch):
             self._words.find_origin,
             self._enclosed.find_enclosed_or_word,
             self._enclosed.find_optional_spans,
+            self._enclosed.find_rare_bracket,
             self._words.find_around_level,
             self._words.find_behind_level,
             self._words.find_between_colons,
