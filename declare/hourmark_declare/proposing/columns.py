@@ -16,9 +16,7 @@ from typing import Any, Final, NamedTuple
 from hourmark_declare.proposing.candidate import MESSAGE, Candidate
 from hourmark_declare.proposing.column_names import Column, guess_names, unique_names
 from hourmark_declare.proposing.file_sample import FileSample, ends_with_cr, text_type
-from hourmark_declare.proposing.hosts import (
-    first_host_key,
-)
+from hourmark_declare.proposing.hosts import choose_host_key
 from hourmark_declare.proposing.times.time_formats import TimeChoice, choose_time_format
 from hourmark_declare.proposing.times.timestamps import find_common_timestamp
 from hourmark_declare.proposing.value_types import NUMBER_PATTERNS, infer_text_type, optional_field
@@ -303,7 +301,8 @@ def _candidate(
     is_named: bool,
     is_padded: bool,
 ) -> Candidate:
-    host = first_host_key([column.name for column in columns])
+    written = {of.name: [value for value in of.values if value] for of in columns}
+    host = choose_host_key(written, max(len(column.values) for column in columns))
     if host != "host":  # that of a request, for which the event has no field of this name
         columns = [of._replace(name="log_host") if of.name == "host" else of for of in columns]
     names = [column.name for column in columns]

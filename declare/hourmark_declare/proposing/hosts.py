@@ -15,6 +15,13 @@ _NAMES: Final = (
     *("srchostname", "instancename", "localhostname", "originhost", "loghost", "reportinghost"),
     *("sensorname", "sensorhostname", "appliancename", "gatewayname", "vmname", "hostfqdn"),
 )
+_OF_ANY_MACHINE: Final = frozenset(("hostname", "host", "machine", "machinename", "fqdn"))
+_HARDWARE_ADDRESS: Final = re.compile(
+    r"[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5}|(?:[0-9A-Fa-f]{4}\.){2}[0-9A-Fa-f]{4}"
+)
+_HARDWARE_DIGITS: Final = re.compile(rf"{_HARDWARE_ADDRESS.pattern}|[0-9A-Fa-f]{{12}}")
+_HARDWARE_KEY: Final = re.compile(r"(?i)(?:\b|_)(?:mac|hw|hardware|ether)|mac$|Mac")
+_FEW: Final = 10  # values; that so few differ says nothing
 _NAMED_HOST: Final = re.compile(r"(?P<whose>|[a-z]{2,}?)host(?:name|id|identifier|fqdn)?")
 _OTHERS: Final = re.compile(  # hosts that did not write the line
     r"cs|sc|client|remote|dest|dst|target|peer|user|request|http|url|uri|proxy|upstream|src|source|"
@@ -40,6 +47,8 @@ _MACHINE_NAME: Final = re.compile(
     r"(?:node|host|srv|server|web|db|vm|ip|compute|rack|gw|rtr|router|sw|switch|fw|nas|ap|lb|pc|mac|esx|esxi|edge|prod|nx|core)"
     r"-?[a-z0-9]*-?\d+(?:-[a-z0-9]+)*(?:\.[a-z0-9-]+)*"
 )
+_FULL_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]*\d(?:\.[A-Za-z][A-Za-z0-9-]*){2,}")
+_FEW_NAMES: Final = 0.2  # share of different names; more are those of clients
 _THREAD_SHAPE: Final = re.compile(r"(?i).*(?:thread|exec|pool|-nio|dispatcher)")
 _HOST_SHAPE: Final = re.compile(
     r"[A-Za-z][A-Za-z0-9-]*(?::[A-Za-z][A-Za-z0-9-]*)?(?<=[0-9])(?:\.[A-Za-z0-9-]+)*"
@@ -60,11 +69,15 @@ def host_rank(name: str) -> int | None:
         A number, lower for likelier names; None if the name does not indicate a host, or indicates
         that of another machine, such as `client_host`.
     """
-    plain = re.sub(r"[^a-z0-9]", "", name.lower())
+    plain = _plain(name)
     if plain in _NAMES:
         return _NAMES.index(plain)
     match = _NAMED_HOST.fullmatch(plain)
     return len(_NAMES) if match is not None and not _OTHERS.match(match["whose"]) else None
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 def first_host_key(names: Iterable[str]) -> str | None:
@@ -88,6 +101,10 @@ def choose_host_key(
 ) -> str | None:
     """Return the key whose name indicates the host, and whose values can be host names.
 
+    A key of any machine, such as `Host Name`, is not returned if other keys show that it is that of
+    a client: a hardware address that has one name each, as in leases of DHCP, or another key of a
+    host with values that repeat.
+
     Args:
         columns: Values of each key.
         rows: Number of lines.
@@ -106,8 +123,23 @@ def choose_host_key(
         and all(isinstance(value, str) and 0 < len(value) <= 255 for value in values)
         and any(value != "-" and not value.isdigit() for value in values)
     }
+    usable -= {key for key in usable if _is_of_client(key, columns)}
+    steady = {key for key in usable if 2 * len({*columns[key]}) <= max(rows, _FEW)}
     others = (key for key in columns if host_rank(key) is None)
-    return first_host_key([*(key for key in columns if key in usable), *others])
+    return first_host_key([*(key for key in columns if key in (steady or usable)), *others])
+
+
+def _is_of_client(key: str, columns: Mapping[str, Sequence[Any]]) -> bool:
+    # Whether the names of hosts differ, and so do hardware addresses beside them.
+    if _plain(key) not in _OF_ANY_MACHINE or len({*columns[key]}) < 2:
+        return False
+    return any(_are_hardware_addresses(other, values) for other, values in columns.items())
+
+
+def _are_hardware_addresses(key: str, values: Sequence[Any]) -> bool:
+    texts = {value for value in values if isinstance(value, str) and value != "-"}
+    search = _HARDWARE_ADDRESS if not _HARDWARE_KEY.search(key) else _HARDWARE_DIGITS
+    return len(texts) > 1 and all(map(search.fullmatch, texts))
 
 
 def is_constant_host(values: Sequence[str]) -> bool:
@@ -156,4 +188,18 @@ def are_machines(values: Iterable[str]) -> bool:
         and not _THREAD_SHAPE.match(value)
         and not _NO_HOST.fullmatch(value)
         for value in seen
+    )
+
+
+def are_full_names(values: Sequence[str]) -> bool:
+    """Return whether all values are full names of a few machines, such as `app-1.example.net`.
+
+    The first label must end with a number, because the names of classes have dots, too.
+
+    Args:
+        values: Values of one column; the result is False if there are none.
+    """
+    seen = {*values}
+    return 0 < len(seen) <= max(_FEW_NAMES * len(values), 1) and all(
+        _FULL_NAME.fullmatch(value) and not _NO_HOST.fullmatch(value) for value in seen
     )

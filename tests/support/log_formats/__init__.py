@@ -16,6 +16,7 @@ from tests.support.log_formats import (
     more_servers,
     more_sources,
     more_tools,
+    partial,
     services,
     system,
     varied_apps,
@@ -47,4 +48,5 @@ FURTHER: Final[list[LogFormat]] = [
     *varied_systems.FORMATS,
     *varied_apps.FORMATS,
     *loggers.FORMATS,
+    *partial.FORMATS,
 ]

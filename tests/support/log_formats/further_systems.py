@@ -128,7 +128,9 @@ FORMATS: Final[list[LogFormat]] = corpus(
             f"[{pick(n, 'info', 'notice', 'error')}] {iso(n)}.{when(n).microsecond:06}Z couchdb@db-1.example.com <0.{200 + n}.0> {pick(n, '--------', f'{n:010x}')} {message(n)}"
         ),
         "time": FIRST,
+        "host": "db-1.example.com",
         "level": "info",
+        "program": "couchdb",
     },
     influxdb={
         "record": lambda n: (

@@ -199,7 +199,6 @@ FORMATS: Final[list[LogFormat]] = corpus(
         ),
         "numbers": (10, 0),
         "unparsed": 5,
-        "host": "pc-0.example.com",
     },
     bluecoat={
         "record": lambda n: (

@@ -115,6 +115,25 @@ def test_a_key_with_numbers_or_too_few_values_is_no_host() -> None:
     assert choose_host_key({}, 0) is None
 
 
+def test_a_name_beside_differing_hardware_addresses_is_that_of_a_client() -> None:
+    names, addresses = ["pc-1", "pc-2"], ["02:00:00:00:00:01", "02:00:00:00:00:02"]
+    assert choose_host_key({"Host Name": names, "Chassis": addresses}, 2) is None
+    assert choose_host_key({"Host Name": names, "MAC": ["020000000001", "02000000000A"]}, 2) is None
+    assert (
+        choose_host_key({"Host Name": names, "MAC": addresses, "Server": ["a", "a"]}, 2) == "Server"
+    )
+    assert choose_host_key({"ComputerName": names, "MAC": addresses}, 2) == "ComputerName"
+    assert choose_host_key({"host": names, "id": ["02000000000a", "02000000000b"]}, 2) == "host"
+    assert choose_host_key({"host": ["pc-1"] * 2, "MAC": addresses}, 2) == "host"
+    assert choose_host_key({"host": names, "tags": [["a"], {"b": 1}]}, 2) == "host"
+
+
+def test_of_two_keys_the_one_whose_values_repeat_is_the_host() -> None:
+    names = [f"pc-{n}" for n in range(20)]
+    assert choose_host_key({"Host Name": names, "Server": ["a", "b"] * 10}, 20) == "Server"
+    assert choose_host_key({"Host Name": names}, 20) == "Host Name"
+
+
 @pytest.mark.parametrize("value", ["NPS-1", "db-instance-1", "prod-web-03.example.com"])
 def test_one_value_in_all_rows_may_be_the_host(value: str) -> None:
     assert is_constant_host([value] * 10)

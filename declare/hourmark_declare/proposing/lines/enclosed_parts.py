@@ -14,11 +14,13 @@ from typing import Final
 from hourmark_declare.proposing.lines.message_shape import infer_shape
 from hourmark_declare.proposing.lines.part_names import bracket_name, quantity_name, split_ids
 from hourmark_declare.proposing.lines.part_search import (
+    IDENTIFIER,
     QUANTITY,
     SPACE,
     LineCursor,
     LinePart,
     PartSearch,
+    are_short,
     without_groups,
 )
 from hourmark_declare.proposing.value_types import NUMBER_PATTERNS, infer_text_type
@@ -30,7 +32,7 @@ from hourmark_declare.proposing.vocabulary import (
     quote_pattern,
 )
 
-_SOME: Final = 0.2  # share from which on a part in brackets is optional
+_SOME: Final = 0.1  # share from which on a part is optional; what fewer have is no common part
 _QUOTED: Final = (  # and the text of their patterns
     (re.compile(r'"(?P<x>(?:[^"\\]|\\.)*)"'), r'(?:[^"\\]|\\.)*', '"'),
     (re.compile(r"'(?P<x>[^'\n]*)'(?=[\s,;|>\])]|$)"), r"[^'\n]*", "'"),
@@ -39,10 +41,21 @@ _BRACKETED: Final = {
     "[": (re.compile(r"\[(?P<x>[^\[\]]*)\]"), r"\[", r"\]", r"[^\[\]]"),
     "(": (re.compile(r"\((?P<x>[^()]*)\)"), r"\(", r"\)", "[^()]"),
     "{": (re.compile(r"\{(?P<x>[^{}]*)\}"), r"\{{", r"\}}", "[^{{}}]"),
-    "<": (re.compile(r"<(?P<x>[^<>]*)>"), "<", ">", "[^<>]"),
+    "<": (re.compile(r"<(?P<x>(?:[^<>]|<[^<>]*>)*)>"), "<", ">", "[^<>]"),
 }
 _LEVEL_BEHIND: Final = re.compile(r"(?P<name>[^/:|,]+?)(?P<mark>[/:|,.]| +)(?P<level>\w+)")
 _LEVEL_AHEAD: Final = re.compile(r"(?P<level>\w+)(?P<mark>[/:|,-]| +)(?P<name>[A-Za-z_]\S*)")
+_MARKS_MIN: Final = 10  # records; the same sign in fewer may be a value
+_KEYED: Final = re.compile(r"(?P<key>[A-Za-z][A-Za-z0-9_]*)(?P<mark> |[:=] ?)(?P<value>\S.*)")
+_RARE_MIN: Final = 3  # records; fewer may be damaged
+_NAME_BEHIND: Final = re.compile(r"[^\s:|\[\](<{\"']\S*?[ \t]*:(?=[ \t])")
+_PAST_BRACKET: Final = re.compile(r":?[ \t]*")
+_AHEAD: Final = re.compile(rf"[ \t]+(?:[\[(<\"]|(?:{IDENTIFIER}|-+|\d+)(?=[ \t]))")
+_SPAN: Final = r"[A-Za-z_][\w.-]*\{[^{}\n]*\}"
+_SPANS_PATTERN: Final = rf"{_SPAN}(?::[ \t]+(?:{_SPAN}|[a-z_][\w-]*))*"
+_SPANS: Final = re.compile(
+    rf"(?P<x>{_SPANS_PATTERN}):[ \t]+(?=[A-Za-z_][\w.-]*(?:::[\w-]+)*:[ \t])"
+)
 
 
 class EnclosedSearch(PartSearch):
@@ -90,7 +103,14 @@ class EnclosedSearch(PartSearch):
             return LinePart(
                 f"{opening}{pattern}{closing}:?", self._past_colon(cursors, ends), groups
             )
+        if any("<" in value for value in values) and char == "<":
+            inside = "(?:[^<>]|<[^<>]*>)"
         stripped = [value.strip() for value in values]
+        if _are_marks(stripped):
+            mark = f"{opening}{SPACE}*{without_groups(quote_pattern(stripped[0]))}{SPACE}*{closing}"
+            return LinePart(mark, ends, {})
+        if self._are_messages(cursors, ends, stripped):
+            return None
         pattern = f"{opening}{SPACE}*(?P<{{0}}>{inside}*?){SPACE}*{closing}"
         if "level" not in self._state.types and are_level_codes(stripped):
             code = f"{opening}{SPACE}*(?P<{{0}}>{inside}{{{{1,2}}}}?){SPACE}*{closing}:?"
@@ -107,6 +127,13 @@ class EnclosedSearch(PartSearch):
         if number := NUMBER_PATTERNS.get(infer_text_type(stripped)):
             pattern = f"{opening}{SPACE}*(?:(?P<{{0}}>{number})|-?){SPACE}*{closing}"
         return LinePart(pattern + ":?", self._past_colon(cursors, ends), {name: [*stripped]})
+
+    def _are_messages(
+        self, cursors: Sequence[LineCursor], ends: dict[int, int], values: Sequence[str]
+    ) -> bool:
+        # Whether the brackets are around sentences up to the end of the records.
+        last = sum(not cursors[n].text[end:].strip() for n, end in ends.items())
+        return self._state.time_read and self._enough(range(last)) and not are_short(values)
 
     @staticmethod
     def _past_colon(cursors: Sequence[LineCursor], ends: dict[int, int]) -> dict[int, int]:
@@ -163,41 +190,100 @@ class EnclosedSearch(PartSearch):
             pattern += f"(?P<{{{number}}}>\\d+)" + quote_pattern(piece)
         return pattern, {name: [of[number][1] for of in pairs] for number, name in enumerate(names)}
 
+    def find_enclosed_or_word(self, cursors: Sequence[LineCursor]) -> LinePart | None:
+        """Return a text in brackets that is a bare word in some records, as `<0.254.0>` and `init`.
+
+        Something specific must follow, because the word may be the first one of the message.
+        """
+        kinds = collections.Counter(of.rest[:1] for of in cursors if of.rest[:1] in "[(<")
+        char, count = kinds.most_common(1)[0] if kinds else ("", 0)
+        if not self._state.time_read or not char or 2 * count < len(cursors):
+            return None
+        _, opening, closing, inside = _BRACKETED[char]
+        value = f"(?:{inside[:-1]}\\s])+"
+        search = re.compile(
+            rf"(?:{opening}(?P<in>{value}){closing}|(?P<bare>[A-Za-z_][\w.-]*))(?=[ \t])"
+        )
+        found = self._matching(cursors, search)
+        ends = {n: match.end() for n, match in found.items()}
+        if not self._enough([n for n, of in ends.items() if _AHEAD.match(cursors[n].text, of)]):
+            return None
+        values = [match["in"] or match["bare"] for match in found.values()]
+        pattern = f"{opening}?(?P<{{0}}>{value}){closing}?"
+        return LinePart(pattern, ends, {bracket_name(values): [*values]})
+
+    def find_rare_bracket(self, cursors: Sequence[LineCursor]) -> LinePart | None:
+        """Return a text in brackets that few records have before the name that all have."""
+        part = self._optional_bracket(cursors, _RARE_MIN)
+        if part is None:
+            return None
+        named = [n for n, end in part.ends.items() if _NAME_BEHIND.match(cursors[n].text, end)]
+        column = next(iter(part.values.values()))
+        present = [n for n, value in zip(part.ends, column, strict=True) if value is not None]
+        is_sure = self._enough(named) and {*present} <= {*named}
+        return part if is_sure else None
+
     def find_optional_bracket(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        """Return a text in square brackets that only some records have."""
+        """Return a text in brackets that only some records have, and the white space behind it."""
+        return self._optional_bracket(cursors, _SOME * len(cursors))
+
+    def _optional_bracket(self, cursors: Sequence[LineCursor], least: float) -> LinePart | None:
         if not self._state.time_read:
             return None
-        search, _, _, _ = _BRACKETED["["]
-        found = self._matching(cursors, search)
-        if len(found) < _SOME * len(cursors) or len(found) >= len(cursors):
+        char, found = self._some_bracketed(cursors)
+        if not least <= len(found) < len(cursors):
             return None
-        is_free = "level" not in self._state.types
-        if is_free and are_levels([match["x"].strip() for match in found.values()]):
+        values = [match["x"].strip() for match in found.values()]
+        if "level" not in self._state.types and are_levels(values):
             return None
         ends = {}
-        for n, match in found.items():
-            behind = re.compile(r":?[ \t]*").match(cursors[n].text, match.end())
-            ends[n] = behind.end() if behind is not None else match.end()
-        values = [match["x"].strip() for match in found.values()]
-        keys = {value.split(" ", 1)[0] for value in values if " " in value}
-        if (
-            len(keys) == 1
-            and all(" " in value for value in values)
-            and (key := keys.pop()).isascii()
-            and key.isalpha()
-        ):
-            return LinePart(
-                rf"(?:\[{key} (?P<{{0}}>[^\[\]]*)\]:?{SPACE}*)?",
-                ends,
-                {key: [value.split(" ", 1)[1] for value in values]},
-                is_optional=True,
+        for n, cursor in enumerate(cursors):
+            behind = _PAST_BRACKET.match(cursor.text, found[n].end() if n in found else cursor.at)
+            ends[n] = cursor.at if behind is None else behind.end()
+        _, opening, closing, inside = _BRACKETED[char]
+        keyed = [match for value in values if (match := _KEYED.fullmatch(value)) is not None]
+        literals = {match["key"] + match["mark"] for match in keyed}
+        literal, name = "", bracket_name(values)
+        if len(keyed) == len(values) and len(literals) == 1:
+            literal, name = literals.pop(), keyed[0]["key"]
+            values = [match["value"] for match in keyed]
+        column: list[str | None] = [None] * len(cursors)
+        for n, value in zip(found, values, strict=True):
+            column[n] = value
+        value = NUMBER_PATTERNS.get(infer_text_type(values), f"{inside}*")
+        pattern = f"(?:{opening}{literal}(?P<{{0}}>{value}){closing}:?)?{SPACE}*"
+        return LinePart(pattern, ends, {name: column}, is_optional=True)
+
+    def _some_bracketed(
+        self, cursors: Sequence[LineCursor]
+    ) -> tuple[str, dict[int, re.Match[str]]]:
+        # A kind of bracket that some records have, and its texts that something follows. Of several,
+        # the one behind which most records continue in the same way.
+        best: tuple[int, str, dict[int, re.Match[str]]] = (0, "", {})
+        for char, (search, *_) in _BRACKETED.items():
+            found = {
+                n: match
+                for n, match in self._matching(cursors, search).items()
+                if cursors[n].text[match.end() :].strip(" \t:")
+            }
+            nexts = collections.Counter(
+                _kind(of.text[found[n].end() if n in found else of.at :])
+                for n, of in enumerate(cursors)
             )
-        return LinePart(
-            rf"(?:\[(?P<{{0}}>[^\[\]]*)\]:?{SPACE}*)?",
-            ends,
-            {bracket_name(values): [*values]},
-            is_optional=True,
-        )
+            if found and (count := max(nexts.values())) > best[0]:
+                best = count, char, found
+        return best[1:]
+
+    def find_optional_spans(self, cursors: Sequence[LineCursor]) -> LinePart | None:
+        """Return names with values in braces before another name, as in `job{id=7}: shop: done`."""
+        found = self._matching(cursors, _SPANS) if self._state.time_read else {}
+        if not found or len(found) < _SOME * len(cursors):
+            return None
+        ends = {n: of.at for n, of in enumerate(cursors)}
+        ends |= {n: match.end() for n, match in found.items()}
+        column = [found[n]["x"] if n in found else None for n in ends]
+        pattern = f"(?:(?P<{{0}}>{without_groups(_SPANS_PATTERN)}):{SPACE}+)?"
+        return LinePart(pattern, ends, {"spans": column}, is_optional=True)
 
 
 def _counted(values: Sequence[str]) -> tuple[str, dict[str, list[str | None]]] | None:
@@ -218,6 +304,22 @@ def _counted(values: Sequence[str]) -> tuple[str, dict[str, list[str | None]]] |
     for number, name in enumerate(shape.types, 1):
         pattern = pattern.replace(f"(?P<{name}>", f"(?P<{{{number}}}>")
     return pattern, groups
+
+
+def _are_marks(values: Sequence[str]) -> bool:
+    # Whether texts in brackets are the same sign in all records, as `[**]`; `[-]` is no value.
+    return (
+        len(values) >= _MARKS_MIN
+        and len({*values}) == 1
+        and values[0] not in ("", "-")
+        and not any(map(str.isalnum, values[0]))
+    )
+
+
+def _kind(text: str) -> str:
+    # What a text begins with, apart from white space: a bracket, a word or something else.
+    begin = text.lstrip(" \t:")[:1]
+    return begin if begin in _BRACKETED else "word" if begin.isalnum() else "other"
 
 
 def _inner_name(mark: str) -> str:

@@ -20,7 +20,10 @@ from hourmark_declare.proposing.vocabulary import LEVEL_PATTERN, are_levels, quo
 
 _PAIR: Final = r"([A-Za-z_][\w.@-]*)=(\S*)[ \t]+"
 _PAIRS: Final = re.compile(rf"(?P<x>(?:{_PAIR})*)(?={LEVEL_PATTERN}(?:[ \t]|$))")
-_PAIRS_MAX: Final = 12  # different keys before the level
+_PAIRS_BEFORE_NAME: Final = re.compile(
+    rf"(?P<x>(?:{_PAIR})*)(?=[A-Za-z_][\w.-]*(?:(?:::?|/)[\w.-]+)*:[ \t])"
+)
+_PAIRS_MAX: Final = 12  # different keys before the level or a name
 _COUNTS: Final = re.compile(r"(?P<key>[A-Za-z_]\w*):\d+(?:\.\d+)? [A-Za-z_]\w*:[\w.]")
 
 
@@ -51,10 +54,11 @@ class KeySearch(PartSearch):
         return LinePart(literal, ends, {})
 
     def find_optional_pairs(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        """Return pairs before the level, each in only some records, as in `job=12 INFO: done`."""
-        if not self._state.time_read or "level" in self._state.types:
+        """Return pairs before the level or a name, each in only some records, as in `job=12 INFO:`."""
+        if not self._state.time_read:
             return None
-        found = self._matching(cursors, _PAIRS)
+        is_behind = "level" in self._state.types
+        found = self._matching(cursors, _PAIRS_BEFORE_NAME if is_behind else _PAIRS)
         rows = [dict(re.findall(_PAIR, match["x"])) for match in found.values()]
         keys = _in_order([[*row] for row in rows])
         if not self._enough(found) or not 0 < len(keys) <= _PAIRS_MAX:

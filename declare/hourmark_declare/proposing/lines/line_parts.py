@@ -16,6 +16,7 @@ from hourmark_declare.proposing.lines.key_parts import KeySearch
 from hourmark_declare.proposing.lines.part_names import are_ids, quantity_name
 from hourmark_declare.proposing.lines.part_search import (
     DATE_LIKE,
+    IDENTIFIER,
     MOST,
     PROGRAM,
     QUANTITY,
@@ -50,11 +51,9 @@ _ADDRESS: Final = re.compile(
 _CHANNEL_LEVEL: Final = re.compile(
     rf"(?P<channel>[A-Za-z][\w-]*(?:\.[\w-]+)*?)(?P<mark>[./:,\[(<])(?P<level>(?i:{LEVELS}))[\])>]?(?=[:,]|\s|$):?"
 )
-_LEVEL_WORD: Final = re.compile(r"(?P<x>[A-Za-z]{3,12})(?::|(?=[ \t|]))")
-_IDENTIFIER: Final = re.compile(
-    r"(?P<x>(?:0x)?(?=[0-9-]*[A-Fa-f])[0-9A-Fa-f]{6,}(?:-[0-9A-Fa-f]+)*|0x[0-9A-Fa-f]+|0\d{5,})(?=[\s\])]|$)"
-)
-_SOME: Final = 0.1  # share of records that begin with white space, as a column is right-aligned
+_LEVEL_WORD: Final = re.compile(r"(?P<x>[A-Za-z]{3,12})(?::|(?=[ \t|\[]))")
+_IDENTIFIER: Final = re.compile(rf"(?:(?P<x>{IDENTIFIER})|-+)(?=[\s\])]|$)")
+_SOME: Final = 0.1  # share of records that have an id, or begin with white space to be aligned
 _COLORED_SPACE: Final = r"(?:[ \t]|\x1b\[[\d;]*m)"  # with escape sequences of terminals
 
 
@@ -108,6 +107,10 @@ class PartRecognizer(PartSearch):
             self._symbol,
             self._punctuation,
             self._other_time,
+            self._words.find_origin,
+            self._enclosed.find_enclosed_or_word,
+            self._enclosed.find_optional_spans,
+            self._enclosed.find_rare_bracket,
             self._words.find_around_level,
             self._words.find_behind_level,
             self._words.find_between_colons,
@@ -117,6 +120,7 @@ class PartRecognizer(PartSearch):
             self._words.find_named_level,
             self._words.find_named_pid,
             self._words.find_word,
+            self._words.find_position,
             self._words.find_optional_words,
             self._enclosed.find_optional_bracket,
         ):
@@ -223,8 +227,15 @@ class PartRecognizer(PartSearch):
         return LinePart(pattern, {n: match.end() for n, match in found.items()}, values)
 
     def _identifier(self, cursors: Sequence[LineCursor]) -> LinePart | None:
+        # Records without one may have dashes, as in `-------- started`.
+        found = self._matching(cursors, _IDENTIFIER)
+        values = [match["x"] for match in found.values()]
+        absent = values.count(None)
+        if not self._enough(found) or len(values) - absent < _SOME * len(values):
+            return None
         pattern = r"(?P<{0}>(?:0x)?[0-9A-Fa-f]{{6,}}(?:-[0-9A-Fa-f]+)*)"
-        return self._part(cursors, _IDENTIFIER, "id", pattern)
+        pattern = f"(?:{pattern}|-+)" if absent else pattern
+        return LinePart(pattern, {n: match.end() for n, match in found.items()}, {"id": values})
 
     def _program(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         found = {

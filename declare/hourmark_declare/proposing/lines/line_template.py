@@ -14,7 +14,13 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from hourmark_declare.proposing.candidate import MESSAGE
-from hourmark_declare.proposing.hosts import are_hosts, are_machines, host_rank, is_constant_host
+from hourmark_declare.proposing.hosts import (
+    are_full_names,
+    are_hosts,
+    are_machines,
+    host_rank,
+    is_constant_host,
+)
 from hourmark_declare.proposing.lines.line_parts import PartRecognizer
 from hourmark_declare.proposing.lines.message_keys import message_pattern
 from hourmark_declare.proposing.lines.message_shape import infer_shape
@@ -24,6 +30,11 @@ from hourmark_declare.proposing.lines.part_search import (
     LineCursor,
     LinePart,
     ReadingState,
+)
+from hourmark_declare.proposing.lines.trailing_columns import (
+    find_delimiter,
+    find_trailing_columns,
+    message_with_columns,
 )
 from hourmark_declare.proposing.value_types import NUMBER_PATTERNS, infer_text_type
 from hourmark_declare.proposing.vocabulary import are_levels
@@ -192,14 +203,18 @@ class _Inference:
         name = self._corrected(name, values)
         hosts = not {"level", "program"} & {*self._state.types}  # a host comes before these
         if (
-            name in ("word", "component", "logger")
-            and hosts
-            and "host" not in self._names
-            and are_hosts(values)
-        ) or (
-            name in ("component", "word")
-            and "host" not in self._names
-            and (are_machines(values) or is_constant_host(values))
+            (
+                name in ("word", "component", "logger")
+                and hosts
+                and "host" not in self._names
+                and are_hosts(values)
+            )
+            or (
+                name in ("component", "word")
+                and "host" not in self._names
+                and (are_machines(values) or is_constant_host(values))
+            )
+            or (name in _OF_TEXTS and "host" not in self._names and are_full_names(values))
         ):
             name = "host"
         elif name in ("component", "logger") and "host" in self._names and are_hosts(values):
@@ -222,7 +237,7 @@ class _Inference:
             self._state.types[name] = (
                 infer_text_type(values)
                 if name.rsplit("_", 1)[0]
-                not in ("level", "level_letter", "date", "text", "address", "id")
+                not in ("level", "level_letter", "date", "text", "address")
                 else "string"
             )
             self._fields += 1
@@ -259,10 +274,7 @@ class _Inference:
             before, behind = (
                 text.replace("(?P<level_letter>", "(?P<level>") for text in (before, behind)
             )
-        rests = [cursor.rest for cursor in cursors]
-        message, keyed = message_pattern(
-            rests, {*self._state.types, "time"}, multiline=self._state.multiline
-        )
+        message, keyed = self._message(cursors)
         for name, of_type in keyed.items():
             if name != "host":
                 self._state.types[name] = of_type
@@ -282,6 +294,17 @@ class _Inference:
             self._fields + len(keyed),
             self._has_empty,
         )
+
+    def _message(self, cursors: Sequence[LineCursor]) -> tuple[str, dict[str, str]]:
+        # The pattern of the message with what is behind it, and the types of keys in the message.
+        rests, delimiter = [cursor.rest for cursor in cursors], find_delimiter(cursors)
+        if not (columns := find_trailing_columns(rests, delimiter)):
+            return message_pattern(
+                rests, {*self._state.types, "time"}, multiline=self._state.multiline
+            )
+        names = [self._named(column.name, column.values) for column in columns]
+        further = self._named("details", []) if self._state.multiline else ""
+        return message_with_columns(columns, names, delimiter, further), {}
 
 
 def _unnamed(pattern: str) -> str:

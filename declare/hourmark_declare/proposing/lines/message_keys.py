@@ -1,8 +1,9 @@
 """Finds keys that nearly all messages of a log file contain, and captures their values.
 
 Captured are numbers, such as `Query_time: 2.5` in the slow query log of MySQL, and the texts of keys
-that name a host, a level or a program, such as `component="CcmExec"`. If the messages have more
-numbers between the same words, those are captured instead.
+that name a host, a level or a program, such as `component="CcmExec"`. Keys in brackets of their own
+have any value: `[Priority: 2]`. If the messages have more numbers between the same words, those are
+captured instead.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from hourmark.avro.framing import ENVELOPE_NAMES
 from hourmark_declare.proposing.candidate import MESSAGE
 from hourmark_declare.proposing.hosts import host_rank
 from hourmark_declare.proposing.lines.message_shape import infer_shape
+from hourmark_declare.proposing.lines.part_search import SPACE
 from hourmark_declare.proposing.value_types import NUMBER_PATTERNS, infer_text_type
 from hourmark_declare.proposing.vocabulary import (
     LEVEL_KEYS,
@@ -29,6 +32,12 @@ _KEYED: Final = re.compile(
     r"(?<![\w.-])(?P<key>[A-Za-z_]\w*)(?P<mark>[ \t]*[=:][ \t]*|\()(?P<quote>\"?)"
     r"(?:(?P<number>-?\d+(?:\.\d+)?)(?=[\"\s,;)\]]|$)|(?P<text>[A-Za-z0-9][^\s,;()\"<>]*))"
 )
+_IN_BRACKETS: Final = re.compile(
+    r"\[(?P<key>[A-Za-z][\w.-]*(?: [A-Za-z][\w.-]*)?)(?P<mark>[:=]|[ ](?=\"))"
+    r"[ \t]*(?P<quote>\"?)(?P<value>[^\[\]\"\n]+)(?P=quote)\]"
+)
+_OPEN_END: Final = f".*{SPACE}*"
+_IN_BRACKETS_TEXT: Final = r"[^\[\]\"]*"
 _SECOND_LINE_PATTERN: Final = rf"[^\n]*\n[ \t]*(?P<level>(?i:{LEVELS}))\b"
 _SECOND_LINE: Final = re.compile(_SECOND_LINE_PATTERN)
 _TEXT: Final = r"[^\s,;()\"<>]+"
@@ -38,9 +47,13 @@ _WHOLE: Final = frozenset(("time", "timestamp", "date"))
 class _Place(NamedTuple):
     # Where a key is in a message, and its value.
     at: int
-    mark: str
+    mark: str  # with the bracket before the key, if it has one of its own
     quote: str
     value: str
+
+    @property
+    def is_in_brackets(self) -> bool:
+        return self.mark.startswith("[")
 
 
 def message_pattern(
@@ -60,7 +73,8 @@ def message_pattern(
 
     Returns:
         A tuple of the regular expression and the Avro types of the captured values, with group
-        names as keys. The group `message` contains all other groups. If there are fewer than five
+        names as keys. The group `message` contains all other groups. A message without a key in
+        brackets matches without the values, too. If there are fewer than five
         messages or no such keys, the expression matches any text, and the types are empty.
     """
     shape = None if multiline else infer_shape(rests, taken)
@@ -74,9 +88,14 @@ def message_pattern(
     if multiline and not keyed[1]:
         shape = infer_shape([rest.partition("\n")[0] for rest in rests], taken)
     if shape is not None and len(shape.types) > len(keyed[1]):
-        further = r"(?:\n.*)?" if multiline else ""
-        return f"(?P<{MESSAGE}>{shape.pattern}{further}|.*)", shape.types
+        further = r"(?:\n.*?)?" if multiline else ""
+        return f"(?P<{MESSAGE}>{_lazy(shape.pattern)}{further}|.*)", shape.types
     return keyed
+
+
+def _lazy(pattern: str) -> str:
+    # The pattern of a message whose end is any text, so that a CR behind the message is not in it.
+    return f"{pattern.removesuffix(_OPEN_END)}.*?" if pattern.endswith(_OPEN_END) else pattern
 
 
 def _level_line(rests: Sequence[str]) -> str | None:
@@ -105,7 +124,8 @@ def _keyed_pattern(
         if len(found) >= _MOST * len(rests) and key.lower() not in _WHOLE and key not in taken
     }
     named = {key: name for key in frequent if (name := _name(key, frequent[key], taken))}
-    if len(named) < (1 if multiline else 2):
+    has_brackets = any(frequent[key][0].is_in_brackets for key in named)
+    if len(named) < (1 if multiline or has_brackets else 2):
         return plain
     pattern, types = "", dict[str, str]()
     for key in sorted(named, key=lambda key: sum(place.at for place in frequent[key])):
@@ -114,12 +134,22 @@ def _keyed_pattern(
             continue
         of_type = infer_text_type([place.value for place in found])
         types[name] = "string" if name in ("host", "level") else of_type
+        if found[0].is_in_brackets:
+            value = NUMBER_PATTERNS.get(types[name], _IN_BRACKETS_TEXT)
+            pattern += rf".*?\[{quote_pattern(key)}{_between(found)}(?P<{name}>{value})\"?\]"
+            continue
         value = NUMBER_PATTERNS.get(types[name], _TEXT)
         pattern += rf".*?\b{quote_pattern(key)}{_between(found)}(?P<{name}>{value})"
-    return f"(?P<{MESSAGE}>{pattern}.*)", types
+    otherwise = "?|.*" if has_brackets else ""
+    return f"(?P<{MESSAGE}>{pattern}.*{otherwise})", types
 
 
 def _keys(text: str, *, multiline: bool) -> Iterator[tuple[str, _Place]]:
+    for match in _IN_BRACKETS.finditer(text):
+        yield (
+            match["key"],
+            _Place(match.start(), f"[{match['mark']}", match["quote"], match["value"]),
+        )
     for match in _KEYED.finditer(text):
         mark, key = match["mark"], match["key"]
         if match["number"] is not None:
@@ -145,11 +175,15 @@ def _name(key: str, found: Sequence[_Place], taken: set[str]) -> str | None:
     if len(plain) > 1 and plain in PROGRAM_KEYS and is_text and found[0].mark == "=":
         few = len(set(values)) <= max(0.2 * len(values), 3)
         return plain if few else None
+    if found[0].is_in_brackets:
+        plain = re.sub(r"\W+", "_", plain, flags=re.ASCII)
+        return plain if plain not in {*taken, *ENVELOPE_NAMES, MESSAGE} else None
     return None if is_text else key
 
 
 def _between(found: Sequence[_Place]) -> str:
     quotes = {place.quote for place in found}
     quote = quotes.pop() if len(quotes) == 1 else '"?'
-    mark = found[0].mark
+    mark = found[0].mark.removeprefix("[")
+    mark = mark if mark.strip() else f"{mark}+"
     return rf"\({quote}" if mark == "(" else rf"[ \t]*{mark}[ \t]*{quote}"

@@ -15,6 +15,9 @@ PROGRAM: Final = re.compile(
     r"(?P<program>[A-Za-z_/][\w./()+-]*)(?:\[(?P<pid>[0-9A-Fa-f]+)(?:(?P<between>[:.,/])(?P<tid>\d+))?\])?(?P<end>:?)(?=\s|$)"
 )
 KEY: Final = re.compile(r"(?P<key>[A-Za-z_][\w.@-]*)(?P<mark>=|:[ \t]+)")
+IDENTIFIER: Final = (
+    r"(?:0x)?(?=[0-9-]*[A-Fa-f])[0-9A-Fa-f]{6,}(?:-[0-9A-Fa-f]+)*|0x[0-9A-Fa-f]+|0\d{5,}"
+)
 DATE_LIKE: Final = re.compile(r"\d{4}[-./]\d\d[-./]\d\d(?=\s)")
 
 

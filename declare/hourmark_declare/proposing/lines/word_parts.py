@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from hourmark_declare.proposing.hosts import are_hosts
+from hourmark_declare.proposing.hosts import are_full_names, are_hosts, is_constant_host
 from hourmark_declare.proposing.lines.part_names import (
     are_positions,
     bracket_name,
@@ -45,7 +45,7 @@ from hourmark_declare.proposing.vocabulary import (
 _WORDS_AHEAD: Final = 8
 _FEW_NAMES: Final = 0.2  # share of different names of several words; more are sentences
 _LOGGER: Final = re.compile(r"(?P<x>[A-Za-z_$][\w$-]*(?:(?:\.|::?|/|\$)[\w$<>-]+)+)(?=[\s\x1b]|$)")
-_COLON_WORD: Final = re.compile(r"(?P<x>[^\s:|\[\]\"']\S*?)[ \t]*:(?:[ \t]+|$)")
+_COLON_WORD: Final = re.compile(r"(?P<x>[^\s:|\[\](<{\"']\S*?)[ \t]*:(?:[ \t]+|$)")
 _NAME_PATTERN: Final = (  # of several words, and with parentheses: `DiskLocal (default)`
     r"[A-Za-z_][^\s:|()\[\]\"']*(?:::?[^\s:|()\[\]\"']+)*"
     r"(?: [A-Za-z_][\w.-]*){0,3}(?: \([^()\n]*\))?"
@@ -92,6 +92,10 @@ _NAMED_LEVEL: Final = re.compile(
 )
 _NAMED_LEVELS_MIN: Final = 0.5  # share of records, as for a level without a name
 _NAMED_LEVEL_NAMES: Final = 3  # different names; more are words of sentences
+_SOURCE_LINE: Final = re.compile(r"(?P<x>[^\s:|\[\](\"']+:\d+)(?=[ \t])")
+_ORIGIN: Final = re.compile(r"(?P<x>[A-Za-z_][\w.-]*)@(?P<host>[A-Za-z0-9][\w.-]*)(?=[ \t]|$)")
+_ORIGINS_MAX: Final = 3  # different names; more are those of users
+_PROCESS: Final = re.compile(r"[ \t]+<\d+\.\d+\.\d+>")  # of Erlang
 _BEHIND_WORD: Final = {  # what is specific behind a single word
     "letter": re.compile(r"[A-Z][ \t]+\S"),
     "address": re.compile(r"\d{1,3}(?:\.\d{1,3}){3}[\s:]"),
@@ -116,6 +120,32 @@ class WordSearch(PartSearch):
             "program": [*names],
             "pid": [match["pid"] for match in found.values()],
         }
+        return LinePart(pattern, {n: match.end() for n, match in found.items()}, values)
+
+    def find_position(self, cursors: Sequence[LineCursor]) -> LinePart | None:
+        """Return a position in source code, which any message may follow: `main.go:12 started`."""
+        part = self._part(cursors, _SOURCE_LINE, "caller", r"(?P<{0}>[^\s:|\[\](\"']+:\d+)")
+        if part is None or not are_positions([str(value) for value in part.values["caller"]]):
+            return None
+        return part
+
+    def find_origin(self, cursors: Sequence[LineCursor]) -> LinePart | None:
+        """Return a program and its host, as in `orders@app-1.example.net started`.
+
+        The names must be few, and the host a numbered one or before a process of Erlang, because
+        a mail address and `user@database` have the same form.
+        """
+        found = self._matching(cursors, _ORIGIN)
+        names, hosts = ([match[name] for match in found.values()] for name in ("x", "host"))
+        if not self._enough(found) or len({*names}) > _ORIGINS_MAX or not vary_little(hosts):
+            return None
+        nodes = sum(
+            _PROCESS.match(cursors[n].text, of.end()) is not None for n, of in found.items()
+        )
+        if not (are_full_names(hosts) or is_constant_host(hosts) or 2 * nodes >= len(hosts)):
+            return None
+        values: dict[str, list[str | None]] = {"program": [*names], "host": [*hosts]}
+        pattern = r"(?P<{0}>[A-Za-z_][\w.-]*)@(?P<{1}>[A-Za-z0-9][\w.-]*)"
         return LinePart(pattern, {n: match.end() for n, match in found.items()}, values)
 
     def find_word(self, cursors: Sequence[LineCursor]) -> LinePart | None:
@@ -191,7 +221,7 @@ class WordSearch(PartSearch):
                 r"[ \t]+[-|:>]+[ \t]+",
                 are_short_names,
             ),
-            (_COLON_WORD, r"(?P<{0}>[^\s:|\[\]\"']\S*?)", r"[ \t]*:(?:[ \t]+|$)", vary_little),
+            (_COLON_WORD, r"(?P<{0}>[^\s:|\[\](<{{\"']\S*?)", r"[ \t]*:(?:[ \t]+|$)", vary_little),
             (
                 _COLON_NAME,
                 _COLON_NAME_PATTERN,
