@@ -43,7 +43,7 @@ def test_a_start_that_would_go_well_leaves_no_trace(
     found = checked(config)
     assert [level for level, _ in found.values()] == ["well"] * 3
     assert "1 files, 230 bytes" in found["source app"][1]
-    assert "a first start" in found["tailer.state_dir"][1]
+    assert "the first start" in found["tailer.state_dir"][1]
     assert (sorted(tmp_path.rglob("*")), recorder.text()) == (before, b"")
     host.drain()
     assert "1 files are known" in checked(config)["tailer.state_dir"][1]

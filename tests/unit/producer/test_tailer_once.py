@@ -36,7 +36,7 @@ def test_one_pass_gives_up_where_nobody_takes_it_and_the_next_delivers(
     host: Host, recorder: Recorder
 ) -> None:
     recorder.behaviour = lambda _: 503
-    with pytest.raises(Unavailable, match=r"nothing was acknowledged.*run it again"):
+    with pytest.raises(Unavailable, match=r"nothing was acknowledged.*run the command again"):
         host.once(lines(10), give_up_s=0.2)
     recorder.behaviour = lambda _: 200
     assert host.once().finished
@@ -99,7 +99,7 @@ def test_the_command_ends_with_exit_code_0_then_1(host: Host, recorder: Recorder
         check=False,
     )
     assert failed.returncode == 1
-    assert "run it again" in failed.stderr
+    assert "run the command again" in failed.stderr
 
 
 def test_it_is_this_or_a_drain() -> None:

@@ -163,7 +163,7 @@ def test_a_schema_that_the_registry_refuses_is_to_be_changed(
     [
         (400, "check its log"),
         (401, "credentials"),
-        (403, "may not"),
+        (403, "lack a permission"),
         (429, "later"),
         (500, "check its log"),
         (503, "check its log"),

@@ -101,7 +101,7 @@ def test_a_marker_that_does_not_read_back_holds_its_own_type(world: World) -> No
     world.storage.read = flipped  # type: ignore[method-assign]
     polls(world, FIRST_HOUR)
     assert hours_of(world) == (FIRST_HOUR, hour(1))
-    assert (wait_of(world).phase, "read back" in wait_of(world).what[0]) == (
+    assert (wait_of(world).phase, "differs from the marker" in wait_of(world).what[0]) == (
         "publishing",
         True,
     )

@@ -147,7 +147,10 @@ def test_force_asks_on_a_terminal_and_takes_no_for_an_answer(
     [
         (["click", str(PAST), "--reason", "r"], "--yes"),  # no terminal
         (["click", str(PAST), "--reason", " ", "--yes"], "requires a reason"),
-        (["click", str(PAST.next()), "--reason", "r", "--yes"], f"the frontier of click is {PAST}"),
+        (
+            ["click", str(PAST.next()), "--reason", "r", "--yes"],
+            f"the next hour of click is {PAST}",
+        ),
         (["view", str(FUTURE), "--reason", "r", "--yes"], "has not ended"),
         (["other", str(PAST), "--reason", "r", "--yes"], "no event type other"),
         (["click", "--reason", "r", "--yes"], "name TYPE and HOUR"),

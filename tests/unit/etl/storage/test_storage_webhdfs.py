@@ -147,7 +147,7 @@ def test_an_upload_that_breaks_off_publishes_nothing(hdfs: FakeHdfs, storage: St
 
 def test_an_upload_stored_in_part_publishes_nothing(hdfs: FakeHdfs, storage: Storage) -> None:
     hdfs.stored_max = 4
-    with pytest.raises(StorageError, match="100 bytes were sent, 4 are stored"):
+    with pytest.raises(StorageError, match="100 bytes were sent, but 4 are stored"):
         storage.write_new("file", b"x" * 100)
     assert "/root/file" not in hdfs.names
 
@@ -314,7 +314,7 @@ def test_a_lost_rename_of_what_is_gone_is_not_found(hdfs: FakeHdfs, storage: Sto
 
 
 def test_renames_are_bounded_too(hdfs: FakeHdfs, storage: Storage) -> None:
-    with pytest.raises(StorageError, match="no answer"):
+    with pytest.raises(StorageError, match="no response"):
         rename(hdfs, storage, *[lost] * 9)
     assert hdfs.asked.count("RENAME") == 3
 

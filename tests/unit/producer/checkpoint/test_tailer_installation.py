@@ -168,7 +168,7 @@ def test_a_checkpoint_without_its_write_ahead_log_is_refused_as_it_would_rewind(
     log = host.state / f"{CHECKPOINT}-wal"
     content = log.read_bytes()
     log.unlink()
-    with pytest.raises(UsageError, match=r"write-ahead log .* is not there"):
+    with pytest.raises(UsageError, match=r"write-ahead log .* is missing"):
         host.drain(lines(10, 10))
     assert len(recorder.received) == 1, "nothing was sent again, cut otherwise"
     log.write_bytes(content)

@@ -104,7 +104,7 @@ def test_certificates_that_change_are_read_again_and_broken_ones_are_not_taken(
         assert [
             trouble.message
             for trouble in tailer.take_snapshot().troubles
-            if "stay in use" in trouble.message
+            if "remain in use" in trouble.message
         ]
 
 

@@ -99,9 +99,9 @@ def test_lag_grows_while_no_service_answers_and_what_ails_it_is_told(
             20,
         )
         code, told = status(host, tmp_path)
-    assert code == 1 and "answered 503" in told["attention"][0]
+    assert code == 1 and "responded with status 503" in told["attention"][0]
     assert told["sources"][0]["lag_seconds"] > 0 and told["files"][0]["in_flight_bytes"] == 230
-    assert "answered 503" in told["standing"]["latest_trouble"]["message"]
+    assert "responded with status 503" in told["standing"]["latest_trouble"]["message"]
 
 
 @pytest.mark.slow

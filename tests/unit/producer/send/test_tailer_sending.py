@@ -77,7 +77,7 @@ def test_a_permanent_refusal_of_one_file_does_not_hold_up_others_and_loses_nothi
         allow.set()
         recorder.wait_stored(21)
     assert (
-        "answered 413" in caplog.text
+        "responded with status 413" in caplog.text
         and "app.log.bad" in caplog.text
         and recorder.url in caplog.text
     )
