@@ -146,8 +146,9 @@ class _LookaheadReader:
         ]
 
     def find_run(self, digests: list[bytes]) -> int | None:
-        # Returns the number of records in the window before the first match. An empty list never matches.
-        self._take(self._window)
+        # Returns the number of records before the first match, which begins in the window and may end
+        # after it. An empty list never matches.
+        self._take(self._window + len(digests))
         window = [record.digest for record in self._ahead]
         starts = (at for at, digest in enumerate(window) if digests and digest == digests[0])
         return next((at for at in starts if window[at : at + len(digests)] == digests), None)

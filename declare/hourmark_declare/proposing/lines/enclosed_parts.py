@@ -213,7 +213,18 @@ class EnclosedSearch(PartSearch):
         return LinePart(pattern, ends, {bracket_name(values): [*values]})
 
     def find_rare_bracket(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        """Return a text in brackets that few records have before the name that all have."""
+        """Find an optional text in brackets that only a few records contain.
+
+        An example is `[C-000000ee]` in `NOTICE[4711][C-000000ee] loader.c: text`. The text must be
+        at the current position, and a name followed by a colon must come after it.
+
+        Args:
+            cursors: The current position in each sample record. They are not changed.
+
+        Returns:
+            The part with its values, which are None for records without it. None if no such part
+            is found.
+        """
         part = self._optional_bracket(cursors, _RARE_MIN)
         if part is None:
             return None

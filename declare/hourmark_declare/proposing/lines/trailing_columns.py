@@ -25,11 +25,12 @@ _NAMED: Final = ("caller", "logger", "thread")  # these differ in nearly all rec
 
 
 class TrailingColumn(NamedTuple):
-    """A column behind the messages of log records.
+    """A column that follows the message in log records, such as the logger in `text | logger`.
 
     Attributes:
-        name: Proposed name of the field.
-        values: Text of the column in each record that has it, without white space around it.
+        name: Field name to propose for the column.
+        values: The texts of the column, one for each record that contains the column, without
+            leading and trailing white space.
     """
 
     name: str

@@ -220,6 +220,23 @@ def test_right_sides_are_right_wherever_either_begins(
     assert result.matched == 350 - max(edge, target)
 
 
+def test_a_later_timestamp_just_before_the_edges_beginning_does_not_hide_it() -> None:
+    """Both logs are trimmed, and the record nine before the edge's first one is stamped later, so
+    less than a run is in the window behind that first record.
+    """
+    contents = records([f"k{i}=v" for i in range(350)])
+    contents[207] = contents[207]._replace(timestamp_ms=contents[216].timestamp_ms + 1)
+    result = compare_records(
+        iter(contents[216:]),
+        iter(contents[1:]),
+        350,
+        allow_older=True,
+        target_was_trimmed=True,
+        window=40,
+    )
+    assert (names(result), result.older, result.matched) == ([], 215, 134)
+
+
 MILLION = 1_000_000
 AT = 765_432
 
