@@ -6,7 +6,6 @@ inherit it. Daemons are found and stopped by this mark, including those of a run
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import shlex
@@ -23,6 +22,7 @@ import httpx
 
 from hourmark.clock import Clock
 from hourmark.errors import Unavailable, UsageError
+from hourmark_infra.stack.health import SERVER_HTTP
 from hourmark_infra.stack.lifecycle import kill_processes, last_lines, stop_processes
 from hourmark_infra.stack.process import MARK, Process, find_by_mark, is_alive, spawn
 
@@ -332,15 +332,6 @@ def is_service_ready(address: str) -> bool:
         reached or does not respond within five seconds.
     """
     try:
-        return _http_client().get(f"{address}/readyz").is_success
+        return SERVER_HTTP.get(f"{address}/readyz").is_success
     except httpx.HTTPError:
         return False
-
-
-@functools.cache
-def _http_client() -> httpx.Client:
-    # Shared, because creating a client reads the machine's certificates (40 ms of CPU time). Each
-    # request opens a new connection, because services are restarted.
-    return httpx.Client(
-        timeout=5.0, trust_env=False, limits=httpx.Limits(max_keepalive_connections=0)
-    )

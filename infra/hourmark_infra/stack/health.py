@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import httpx
 
@@ -21,7 +21,7 @@ HEARTBEAT_SECONDS_MAX = 5  # one is sent each second (hourmark_infra.stack.hadoo
 # One shared client, because creating a client reads the machine's certificates. Each request opens
 # a new connection, because servers are restarted. Proxy settings of the environment are ignored:
 # servers are addressed directly.
-_HTTP = httpx.Client(
+SERVER_HTTP: Final = httpx.Client(
     timeout=ANSWER_SECONDS, trust_env=False, limits=httpx.Limits(max_keepalive_connections=0)
 )
 
@@ -190,7 +190,7 @@ def check_mirror_watch(address: str) -> Health:
         does not respond.
     """
     try:
-        answer = _HTTP.get(f"http://{address}/metrics")
+        answer = SERVER_HTTP.get(f"http://{address}/metrics")
     except httpx.HTTPError as error:
         return Health(False, f"no metrics: {error}")
     return Health(answer.is_success, f"metrics respond with status {answer.status_code}")
@@ -211,7 +211,7 @@ def _get_bean(address: str, name: str) -> dict[str, Any]:
 
 def _get_json(address: str, path: str) -> Any:
     try:
-        return _HTTP.get(f"http://{address}{path}").raise_for_status().json()
+        return SERVER_HTTP.get(f"http://{address}{path}").raise_for_status().json()
     except httpx.ConnectError as error:
         raise _NoUsableResponse("does not listen") from error
     except httpx.HTTPStatusError as error:
