@@ -32,6 +32,26 @@ class FileIdentity(NamedTuple):
     birth_ns: int
 
 
+def open_without_waiting(
+    path: str | os.PathLike[str], flags: int = os.O_RDONLY | os.O_CLOEXEC
+) -> int:
+    """Open a file for reading, without waiting for a writer if it is a FIFO.
+
+    A terminal does not become the controlling terminal. Can be passed to `open` as `opener`.
+
+    Args:
+        path: Path of the file.
+        flags: Flags of open(2).
+
+    Returns:
+        The descriptor, which the caller must close.
+
+    Raises:
+        OSError: The file cannot be opened.
+    """
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+
+
 # struct statx of linux/stat.h: the mask, then at byte 80 the birth time, seconds and nanoseconds
 _STRUCT_SIZE: Final = 256
 _MASK_AND_BIRTH: Final = struct.Struct("=I76xqI")

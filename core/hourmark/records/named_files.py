@@ -18,11 +18,10 @@ from typing import Any, Final
 
 from hourmark.errors import ConfigError
 from hourmark.process.durable import write_durably
-from hourmark.process.file_identity import FileIdentity, identify
+from hourmark.process.file_identity import FileIdentity, identify, open_without_waiting
 
 NAMED_FILES: Final = "named-files.json"
 HEAD_BYTES: Final = 256
-_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +62,7 @@ def observe_files(paths: Iterable[Path], now_ms: int) -> list[NamedFile]:
 
 
 def _observe(path: Path, now_ms: int) -> NamedFile:
-    descriptor = os.open(path, _FLAGS)
+    descriptor = open_without_waiting(path)
     try:
         size, head = os.fstat(descriptor).st_size, os.pread(descriptor, HEAD_BYTES, 0)
         if os.pread(descriptor, 1, max(size - 1, 0)) == b"\0":

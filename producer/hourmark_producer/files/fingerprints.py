@@ -16,9 +16,11 @@ import enum
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from hourmark.records import named_files
+
 # a line or two, with its time: enough to tell, small enough to keep for each of 10,000 files
 ANCHOR_BYTES: Final = 256
-HEAD_BYTES: Final = 256
+HEAD_BYTES: Final = named_files.HEAD_BYTES  # `hourmark init` records as many
 IDENTIFYING_BYTES: Final = 64  # less content than this could be equal by chance
 # Of content that begins so, and was read here to there: how many of its bytes were read elsewhere,
 # or will be.

@@ -25,6 +25,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+from hourmark.process.file_identity import open_without_waiting
 from hourmark_producer.checkpoint.marks import matches_last_mark
 from hourmark_producer.files import waits
 from hourmark_producer.files.examination import content_end, read_at
@@ -234,7 +235,10 @@ def _is_in_log(
 ) -> bool | None:
     # None if the file cannot be read or its content was replaced
     start = max(0, size - ANCHOR_BYTES)
-    with contextlib.suppress(OSError), open(other.place.seen_at, "rb", opener=_opened) as opened:
+    with (
+        contextlib.suppress(OSError),
+        open(other.place.seen_at, "rb", opener=open_without_waiting) as opened,
+    ):
         status = os.fstat(opened.fileno())
         if (status.st_dev, status.st_ino) == (other.identity.device, other.identity.inode):
             is_same = read_at(opened.fileno(), start, size - start) == read(start, size - start)
@@ -242,10 +246,6 @@ def _is_in_log(
                 return None
             return is_same
     return None
-
-
-def _opened(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def _will_be_read(files: TrackedFiles, other: TrackedFile) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from hourmark.clock import Clock
-from hourmark.process.file_identity import FileIdentity, identify
+from hourmark.process.file_identity import FileIdentity, identify, open_without_waiting
 from hourmark_producer.files import waits
 from hourmark_producer.files.compressed import (
     CompressedFileDamaged,
@@ -176,7 +176,7 @@ class CandidateComparer:
                 `file` itself, or is reserved for another file.
             OSError: The candidate cannot be opened.
         """
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        descriptor = open_without_waiting(path)
         try:
             status, identity = os.fstat(descriptor), identify(descriptor)
             older = 0 < identity.birth_ns < file.identity.birth_ns

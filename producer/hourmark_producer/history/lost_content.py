@@ -17,9 +17,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import os
 from collections.abc import Callable, Iterator
 
+from hourmark.process.file_identity import open_without_waiting
 from hourmark_producer.checkpoint import archives
 from hourmark_producer.checkpoint.database import Checkpoint
 from hourmark_producer.files import waits
@@ -249,7 +249,7 @@ def _read(known: bytes, size: int, head: bytes) -> int:
 
 def _packed(path: str, head: bytes) -> int:
     with contextlib.suppress(OSError, CompressedFileIncomplete, CompressedFileDamaged):
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        descriptor = open_without_waiting(path)
         with contextlib.closing(DecompressedReader(descriptor, path)) as plain:
             content = compare_content(plain, KnownContent(head, 0, b"", 0), lambda: None)
             return 0 if content is None or content.readable == NOTHING else content.readable

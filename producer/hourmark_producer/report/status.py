@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from hourmark.process.file_identity import open_without_waiting
 from hourmark.state_folder import StateFolder
 from hourmark_producer.checkpoint.books import SourceBalance, compute_balances
 from hourmark_producer.checkpoint.installation import CHECKPOINT
@@ -182,13 +183,12 @@ def _file(file: CheckpointedFile, now_ms: int) -> FileStatus:
 def _content_size(file: CheckpointedFile, size: int) -> int:
     if size <= file.offset:
         return size
-    with contextlib.suppress(OSError), open(file.seen_at, "rb", opener=_opened) as opened:
+    with (
+        contextlib.suppress(OSError),
+        open(file.seen_at, "rb", opener=open_without_waiting) as opened,
+    ):
         return content_end(opened.fileno(), size, file.offset)
     return size
-
-
-def _opened(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def _source(

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from hourmark.clock import Clock
-from hourmark.process.file_identity import FileIdentity
+from hourmark.process.file_identity import FileIdentity, open_without_waiting
 from hourmark.records.ranges import file_id
 from hourmark_producer.checkpoint import archives
 from hourmark_producer.checkpoint.archives import ArchiveStamp
@@ -269,7 +269,7 @@ class NewCompressedFiles:
         try:
             if os.path.lexists(path.rpartition(".")[0]):  # it is being packed, and is read as it is
                 return True
-            with open(path, "rb", opener=_opened) as opened:
+            with open(path, "rb", opener=open_without_waiting) as opened:
                 status, identity = os.fstat(opened.fileno()), self._identify(opened.fileno())
         except PermissionError as error:
             self._retirement.report_unreadable(
@@ -354,17 +354,11 @@ def _stamps(paths: Iterable[str]) -> dict[ArchiveStamp, str]:
     return found
 
 
-def _opened(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
-
-
 def _is_empty(path: str, stamp: ArchiveStamp) -> bool:
     if stamp.size > _EMPTY_MAX:
         return False
     try:
-        with contextlib.closing(
-            DecompressedReader(_opened(path, os.O_RDONLY | os.O_CLOEXEC), path)
-        ) as plain:
+        with contextlib.closing(DecompressedReader(open_without_waiting(path), path)) as plain:
             return not plain.read(1)
     except (CompressedFileIncomplete, CompressedFileDamaged, OSError):
         return False

@@ -19,7 +19,7 @@ from typing import Final
 
 from hourmark.config.globs import matches_any_glob
 from hourmark.config.groups import TailedSource
-from hourmark.process.file_identity import FileIdentity
+from hourmark.process.file_identity import FileIdentity, open_without_waiting
 from hourmark_producer.files.patterns import PACKED, PatternFindings, list_folder
 from hourmark_producer.files.tracked_file import TrackedFile
 from hourmark_producer.history.rotated_names import DATE_DIGITS, strip_rotation_suffixes
@@ -167,7 +167,7 @@ class RotatedFileSearch:
             findings.files[entry.path] = status
 
     def _made_ns(self, path: str, status: os.stat_result) -> int:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        descriptor = open_without_waiting(path)
         try:
             return self._identify(descriptor).birth_ns or status.st_mtime_ns
         finally:

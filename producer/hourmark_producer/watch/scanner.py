@@ -18,7 +18,7 @@ from typing import Final
 
 from hourmark.clock import Clock
 from hourmark.config.groups import COMPRESSED_SUFFIXES, TailedSource
-from hourmark.process.file_identity import FileIdentity
+from hourmark.process.file_identity import FileIdentity, open_without_waiting
 from hourmark.records.ranges import file_id
 from hourmark_producer.checkpoint import database as changes
 from hourmark_producer.checkpoint import forgotten
@@ -106,7 +106,6 @@ def is_still_at(file: TrackedFile, findings: PatternFindings) -> bool:
 
 
 LOOKS_MAX: Final = 3  # at a folder that keeps changing, before the next scan has to do
-_OPEN_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _LOG = logging.getLogger(__name__)
 
 
@@ -330,7 +329,7 @@ class FileScanner:
     ) -> tuple[TrackedFile, os.stat_result] | None:
         # None if it is not a regular file or is excluded
         room = self.descriptors.can_open_another()
-        descriptor = os.open(path, _OPEN_FLAGS)
+        descriptor = open_without_waiting(path)
         try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
@@ -624,7 +623,7 @@ class FileScanner:
             return False
         room, at_s = self.descriptors.can_open_another(), self.clock.monotonic_s()
         try:
-            descriptor = os.open(path, _OPEN_FLAGS)
+            descriptor = open_without_waiting(path)
         except PermissionError:
             if is_known:
                 raise
