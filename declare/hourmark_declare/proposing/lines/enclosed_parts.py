@@ -45,6 +45,10 @@ _BRACKETED: Final = {
 }
 _LEVEL_BEHIND: Final = re.compile(r"(?P<name>[^/:|,]+?)(?P<mark>[/:|,.]| +)(?P<level>\w+)")
 _LEVEL_AHEAD: Final = re.compile(r"(?P<level>\w+)(?P<mark>[/:|,-]| +)(?P<name>[A-Za-z_]\S*)")
+_LEVEL_FORMS: Final = (  # with the patterns of both texts in their order
+    (_LEVEL_BEHIND, r"[^/:|,\[\]]+?", r"\w+"),
+    (_LEVEL_AHEAD, r"\w+", r"[^\[\]<>]*?"),
+)
 _MARKS_MIN: Final = 10  # records; the same sign in fewer may be a value
 _KEYED: Final = re.compile(r"(?P<key>[A-Za-z][A-Za-z0-9_]*)(?P<mark> |[:=] ?)(?P<value>\S.*)")
 _RARE_MIN: Final = 3  # records; fewer may be damaged
@@ -143,32 +147,10 @@ class EnclosedSearch(PartSearch):
         # Structure within brackets: `module:level`, or the same keys with numbers.
         bare = [value.strip() for value in values]
         padding = f"{SPACE}*" if bare != [*values] else ""
-        behind = [_LEVEL_BEHIND.fullmatch(value) for value in bare]
-        found = [match for match in behind if match is not None and is_level(match["level"])]
-        marks = {match["mark"].strip() for match in found}
-        if len(found) == len(values) and len(marks) == 1 and "level" not in self._state.types:
-            sign = marks.pop()
-            mark = quote_pattern(sign) if sign else f"{SPACE}+"
-            return (
-                rf"{padding}(?P<{{0}}>[^/:|,\[\]]+?){mark}(?P<{{1}}>\w+){padding}",
-                {
-                    _inner_name(sign): [match["name"] for match in found],
-                    "level": [match["level"] for match in found],
-                },
-            )
-        ahead = [_LEVEL_AHEAD.fullmatch(value) for value in bare]
-        levels = [match for match in ahead if match is not None and is_level(match["level"])]
-        marks = {match["mark"].strip() for match in levels}
-        if len(levels) == len(values) and len(marks) == 1 and "level" not in self._state.types:
-            sign = marks.pop()
-            mark = quote_pattern(sign) if sign else f"{SPACE}+"
-            return (
-                rf"{padding}(?P<{{0}}>\w+){mark}(?P<{{1}}>[^\[\]<>]*?){padding}",
-                {
-                    "level": [match["level"] for match in levels],
-                    _inner_name(sign): [match["name"] for match in levels],
-                },
-            )
+        for form, first, second in _LEVEL_FORMS:
+            if (found := self._level_and_name(bare, form)) is not None:
+                mark, groups = found
+                return rf"{padding}(?P<{{0}}>{first}){mark}(?P<{{1}}>{second}){padding}", groups
         if (counted := _counted(values)) is not None:
             pattern, groups = counted
             return f"(?P<{{0}}>{pattern})", {"context": [*values], **groups}
@@ -189,6 +171,24 @@ class EnclosedSearch(PartSearch):
         for number, piece in enumerate(pieces[1:]):
             pattern += f"(?P<{{{number}}}>\\d+)" + quote_pattern(piece)
         return pattern, {name: [of[number][1] for of in pairs] for number, name in enumerate(names)}
+
+    def _level_and_name(
+        self, texts: Sequence[str], form: re.Pattern[str]
+    ) -> tuple[str, dict[str, list[str | None]]] | None:
+        # The pattern of the sign between a level and a name, and both in their order.
+        matches = [form.fullmatch(text) for text in texts]
+        found = [match for match in matches if match is not None and is_level(match["level"])]
+        signs = {match["mark"].strip() for match in found}
+        if len(found) != len(texts) or len(signs) != 1 or "level" in self._state.types:
+            return None
+        sign = signs.pop()
+        names = {"level": "level", "name": _inner_name(sign)}
+        groups: dict[str, list[str | None]] = {
+            names[group]: [match[group] for match in found]
+            for group in form.groupindex
+            if group in names
+        }
+        return quote_pattern(sign) if sign else f"{SPACE}+", groups
 
     def find_enclosed_or_word(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         """Return a text in brackets that is a bare word in some records, as `<0.254.0>` and `init`.
