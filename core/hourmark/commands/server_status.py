@@ -12,7 +12,7 @@ import functools
 import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from hourmark.commands.problems import CauseClass, Problem
 from hourmark.config.loading import Config
@@ -111,11 +111,8 @@ def local_server_statuses(config: Config | None) -> list[ServerStatus] | None:
         One entry for each server. None if there is no local stack, the configuration refers to
         other servers, or the package that starts the stack is not installed.
     """
-    try:
-        local: LocalFunction = pkgutil.resolve_name(LOCAL)
-    except ImportError:
-        return None
-    return local(config)
+    local: LocalFunction | None = _load_local(LOCAL)
+    return None if local is None else local(config)
 
 
 def stopped_local_stack(config: Config) -> ServerStatus | None:
@@ -132,11 +129,8 @@ def stopped_local_stack(config: Config) -> ServerStatus | None:
     Raises:
         HourmarkError: The state file of the stack cannot be read.
     """
-    try:
-        stopped: Callable[[Config], ServerStatus | None] = pkgutil.resolve_name(STOPPED)
-    except ImportError:
-        return None
-    return stopped(config)
+    stopped: Callable[[Config], ServerStatus | None] | None = _load_local(STOPPED)
+    return None if stopped is None else stopped(config)
 
 
 def remote_server_statuses(
@@ -168,6 +162,14 @@ def remote_server_statuses(
     )
     late = f"no answer within {seconds:g} s"
     return [server for group in groups for server in found.get(group, [_failed(group, late)])]
+
+
+def _load_local(place: str) -> Any:
+    # None if the package that starts the local stack is not installed.
+    try:
+        return pkgutil.resolve_name(place)
+    except ImportError:
+        return None
 
 
 def _load(place: str) -> ServersFunction:

@@ -56,7 +56,7 @@ class DriverTakeover(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DriverSigns:
-    """What the ledger contains about the last driver that closed hours.
+    """The last signs of life in the ledger of the driver that closes hours.
 
     The ledger is the state database of the ETL. Times are by the driver's clock.
 
