@@ -63,13 +63,14 @@ def check_storage(config: Config) -> Iterator[DoctorCheckResult]:
         )
     except StorageError as error:
         yield finding_result(CHECK, "storage.root", f"{error.what} ({error.url})", error.next_step)
-    if is_hdfs:
         if bean is None:
-            yield skipped_result(
-                CHECK, "NameNode", "storage.webhdfs has no /jmx that can be read: is it a gateway?"
-            )
-        else:
-            yield from evaluate_namenode(bean, config.storage.replication)
+            return  # without a response of the server, a second result would only repeat this one
+    if bean is not None:
+        yield from evaluate_namenode(bean, config.storage.replication)
+    elif is_hdfs:
+        yield skipped_result(
+            CHECK, "NameNode", "storage.webhdfs has no /jmx that can be read: is it a gateway?"
+        )
 
 
 def _left_behind(entries: Iterable[StorageEntry], root: str) -> Iterator[DoctorCheckResult]:

@@ -17,6 +17,7 @@ import pytest
 from sqlalchemy import create_engine, text
 from tests.support import postgres as servers
 from tests.support.http_server import Answering, serving
+from tests.support.ports import free_port
 from tests.support.postgres import Postgres
 from tests.support.rules_servers import MemoryRegistry
 
@@ -240,6 +241,15 @@ def test_safe_mode_is_one_finding_where_the_namenode_can_be_asked(
     assert answers[0].verdict is CheckStatus.PASSED
     assert [found.partition(":")[0] for found in findings(iter(answers))] == said
     assert next(answer.verdict for answer in answers if answer.subject == "NameNode") is last
+
+
+def test_a_namenode_that_is_away_is_one_finding_and_no_gateway() -> None:
+    storage = StorageSettings(
+        root="hdfs://namenode:8020/hourmark", webhdfs=f"http://127.0.0.1:{free_port()}"
+    )
+    (answer,) = storage_check.check_storage(Config(storage=storage))
+    assert answer.verdict is CheckStatus.FINDING
+    assert answer.seen.startswith("no response from 127.0.0.1:")
 
 
 def test_a_root_where_nothing_was_written_yet_is_well(tmp_path: Path) -> None:
