@@ -95,12 +95,15 @@ def test_a_log_file_is_in_closed_buckets_what_is_new_is_added_and_another_file_j
     other = folder / "other.log"
     joined = dt.datetime.now(dt.UTC) - dt.timedelta(minutes=7)
     started = f"{joined:%Y-%m-%d %H:%M}:07"
-    other.write_text(f"{started} [main] started\n\tat a.b(C.java:7)\n{started} [main] ended\n")
+    old = "2005-06-03 15:42:07 [main] started\n"
+    other.write_text(f"{old}{started} [main] started\n\tat a.b(C.java:7)\n{started} [main] ended\n")
     third = json.loads(hourmark(folder, "run", "--once", str(other), "--yes", "--json"))
-    assert events(third) == {"other": 2}, "it joins what is there"
-    assert [row["hour"] for row in third["buckets"]] == [f"{joined:%Y-%m-%dT%H:%M}"], (
-        "earlier than all before, and still in the hour of its own"
-    )
+    assert [
+        (row["type"], row["hour"], row["events"], row["grade"]) for row in third["buckets"]
+    ] == [
+        ("other", "2005-06-03T15:42", 1, "proved"),
+        ("other", f"{joined:%Y-%m-%dT%H:%M}", 2, "proved"),
+    ], "it joins what is there; earlier than all before, and still in the hours of their own"
     assert findings(folder, third["config"], code=0) == {}
 
 
@@ -119,6 +122,7 @@ def test_a_canary_joins_and_the_doctor_names_what_is_wrong(folder: Path) -> None
     the_doctor_names_what_is_wrong(folder, second["config"])
 
 
+@pytest.mark.long
 def test_lines_of_2005_are_in_proved_buckets_of_their_own_hours(folder: Path) -> None:
     hours = write_old_log(folder / "old.log", 300)
     told = json.loads(hourmark(folder, "run", "--once", str(folder / "old.log"), "--yes", "--json"))
