@@ -2,5 +2,5 @@
 tests.
 
 Results are ratios measured in one run, because absolute times vary on shared machines. Measured
-results and how to reproduce them: docs/performance.md.
+results and how to reproduce them: docs/internals/performance.md.
 """

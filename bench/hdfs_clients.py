@@ -5,7 +5,7 @@
 Install it first with `pip install hdfs-native`; it is not a dependency. Both perform the steps of a
 bucket's file: check that the target does not exist, write under another name, check the size,
 rename without overwriting, list, read back. Results are in
-docs/decisions/2026-11-21-hdfs-client.md.
+docs/internals/decisions/2026-11-21-hdfs-client.md.
 """
 
 from __future__ import annotations

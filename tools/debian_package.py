@@ -286,7 +286,7 @@ def _place_parts(package: Package, tree: Path, version: str) -> None:
     for place in _COMPLETIONS:  # links to them are made where no such shell is, too
         (tree / place).mkdir(parents=True, exist_ok=True)
     for name in package.documents:
-        (tree / documents / f"{name}.gz").write_bytes(
+        (tree / documents / f"{Path(name).name}.gz").write_bytes(
             gzip.compress((ROOT / "docs" / name).read_bytes(), mtime=0)
         )
 

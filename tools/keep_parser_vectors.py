@@ -43,7 +43,7 @@ def main(folder: Path = FOLDER, name: str = str(PARSER.parser)) -> None:
         raise UsageError(
             f"{file} exists already, and rules revisions name that parser: its results never "
             "change. For an intended change, increase hourmark.rules.revision.PARSER first; see "
-            "docs/decisions/2026-11-22-the-parser-is-versioned.md"
+            "docs/internals/decisions/2026-11-22-the-parser-is-versioned.md"
         )
     content = made(parser_extras if name in EXTRAS else parser_cases)
     write_durably(file, rendered(content).encode(), mode=0o644)

@@ -93,7 +93,7 @@ def _problems(file: Path) -> Iterator[str]:
     try:
         mode = file.stat().st_mode
         if (kind := _KINDS.get(stat.S_IFMT(mode))) is not None:
-            yield f"is {kind}; specify a regular file, or receive the lines (docs/receiving.md)"
+            yield f"is {kind}; specify a regular file, or receive the lines (docs/how-to/receiving.md)"
         elif stat.S_ISREG(mode):
             yield from _content_problems(file)
     except OSError:
@@ -108,5 +108,5 @@ def _content_problems(file: Path) -> Iterator[str]:
     elif len(start) == _START_BYTES and b"\n" not in start:
         yield (
             "cannot be analyzed: its first line is over 1 MiB long; declare its type manually "
-            "(docs/event-types.md)"
+            "(docs/reference/event-types.md)"
         )

@@ -114,7 +114,7 @@ def _stalled(pid: int | None, since_ms: int, now_ms: int, detail: str) -> Compon
         state = ComponentState.SILENT
         what = f"process {pid} exists, and has copied nothing for {age}: {detail}"
         do = (
-            "check its log and the alarms of `hourmark mirror watch` (docs/runbooks); if the "
+            "check its log and the alarms of `hourmark mirror watch` (docs/operate/runbooks); if the "
             "process was suspended, continue it (SIGCONT); otherwise end it and start it again: "
             "`hourmark mirror run` (`hourmark up`, for the local stack)"
         )

@@ -312,7 +312,9 @@ def test_the_command_prints_what_stands_and_ends_with_1(
     (alarm,) = [
         a for a in json.loads(done.stdout)["alarms"] if a["subject"] == f"events.{event_type}"
     ]
-    assert alarm["name"] == "no-traffic" and alarm["runbook"] == "docs/runbooks/no-traffic.md"
+    assert (
+        alarm["name"] == "no-traffic" and alarm["runbook"] == "docs/operate/runbooks/no-traffic.md"
+    )
     without = subprocess.run(
         [*command[:-3], *command[-2:], "--accept"], capture_output=True, text=True, check=False
     )

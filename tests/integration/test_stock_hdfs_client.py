@@ -1,4 +1,4 @@
-"""A closed bucket on the real HDFS, read as docs/operations.md says: by a client that is not
+"""A closed bucket on the real HDFS, read as docs/operate/operations.md says: by a client that is not
 Hourmark's.
 """
 
@@ -14,7 +14,7 @@ from tests.support.buckets import HOUR, TYPE, usual_plan
 from hourmark.config.groups import StorageSettings
 from hourmark_etl.storage import open_storage
 
-OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
+OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operate" / "operations.md"
 
 
 def snippet() -> str:

@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name
 from tests.packaging.rooms import LOCK, ROOMS, ROOT, Room, pins
 from tools.uv import uv
 
-DECISION = ROOT / "docs" / "decisions" / "2026-11-21-libraries.md"
+DECISION = ROOT / "docs" / "internals" / "decisions" / "2026-11-21-libraries.md"
 EXTRAS = [(room.name, extra) for room in ROOMS.values() for extra in ("", *sorted(room.extras))]
 
 # Declared, though no line imports it: who does.

@@ -20,7 +20,10 @@ ROOMS: Final = tuple(
         "members"
     ]
 )
-SHORT: Final = {"u/": "tests/unit/etl/", "i/": "tests/integration/"}  # in docs/reliability.md
+SHORT: Final = {
+    "u/": "tests/unit/etl/",
+    "i/": "tests/integration/",
+}  # in docs/internals/reliability.md
 OTHERS: Final = (
     "./hourmark.toml",
     "hourmark.toml",

@@ -1,4 +1,4 @@
-"""Pages of docs/runbooks as a test plays them: commands by section, and what each must print.
+"""Pages of docs/operate/runbooks as a test plays them: commands by section, and what each must print.
 
 A console block holds commands after `$ `, each followed by lines of its output. `…` stands for any
 text; words in capitals, such as `TYPE`, for what the test gives.
@@ -122,4 +122,4 @@ def _play(command: Command, execute: Execute, within_s: float) -> None:
 
 def pages() -> list[Page]:
     """All of them."""
-    return [Page.read(file.stem) for file in sorted((ROOT / RUNBOOKS).glob("*.md"))]
+    return [Page.read(file.stem) for file in sorted((ROOT / RUNBOOKS).glob("[!i]*.md"))]

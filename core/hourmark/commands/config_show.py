@@ -58,7 +58,7 @@ def config_group() -> None:
 def show(path: Path | None, as_json: bool) -> None:
     """Show every effective setting and its origin: default, file or environment variable.
 
-    Passwords and keys are shown as (hidden). docs/configuration.md describes each setting.
+    Passwords and keys are shown as (hidden). docs/reference/configuration.md describes each setting.
 
     \b
     Examples:

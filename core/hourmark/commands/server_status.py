@@ -33,7 +33,7 @@ SERVERS: Final[Mapping[str, str]] = {
 
 LEAVE_SAFE_MODE: Final = (
     "see that its DataNodes run; if they do and it stays in safe mode: `hdfs dfsadmin -safemode "
-    "leave` (docs/runbooks/hdfs-down.md)"
+    "leave` (docs/operate/runbooks/hdfs-down.md)"
 )
 
 

@@ -6,7 +6,7 @@ in `groups`. The file is the one given with `--config`, else `$HOURMARK_CONFIG`,
 stops the start with its name, its value and the allowed range. Unknown settings are rejected, so
 that a typing error cannot silently select a default.
 
-docs/configuration.md is generated from the descriptions in `groups` (`python -m
+docs/reference/configuration.md is generated from the descriptions in `groups` (`python -m
 tools.configuration_page`). `hourmark config show` prints the settings in force and their origins.
 """
 
@@ -45,7 +45,7 @@ from hourmark.config.references import resolve_references
 from hourmark.errors import ConfigError
 
 PREFIX: Final = "HOURMARK_"
-_NEXT: Final = "see docs/configuration.md for all settings"
+_NEXT: Final = "see docs/reference/configuration.md for all settings"
 
 
 class Config(BaseSettings):

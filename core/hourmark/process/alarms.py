@@ -1,6 +1,6 @@
 """Alarms: conditions that an operator must know about, because events may be or were lost.
 
-Each alarm has a stable name, a page of that name in `docs/runbooks`, and one sentence on what to
+Each alarm has a stable name, a page of that name in `docs/operate/runbooks`, and one sentence on what to
 do. `seen` is the observation, with topic, partition and offsets. Pure functions derive alarms from
 observations; commands and watchers only report them. `AlarmLog` logs each alarm once when it is
 raised and once when it is resolved.
@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
-RUNBOOKS: Final = "docs/runbooks"
+RUNBOOKS: Final = "docs/operate/runbooks"
 
 
 class AlarmName(StrEnum):
     """The kinds of alarms. An alarm is a condition that requires action by an operator.
 
-    Each value is the name of the alarm, such as `no-traffic`. Its runbook in `docs/runbooks` has
+    Each value is the name of the alarm, such as `no-traffic`. Its runbook in `docs/operate/runbooks` has
     the same name. Names that begin with `mirror-` concern MirrorMaker 2, which copies topics from
     the edge cluster to the central cluster.
     """
@@ -104,7 +104,7 @@ class Alarm:
         """Return the path of the alarm's runbook page in the repository.
 
         Returns:
-            A path such as `docs/runbooks/no-traffic.md`.
+            A path such as `docs/operate/runbooks/no-traffic.md`.
         """
         return f"{RUNBOOKS}/{self.name}.md"
 

@@ -36,7 +36,7 @@ def unknown_settings(
             name,
             f"{older.name} does not support {', '.join(unknown)} and refuses to start",
             "remove these settings from the configuration before the rollback; "
-            "docs/configuration.md describes what each one does",
+            "docs/reference/configuration.md describes what each one does",
         )
     referring = sorted(
         {

@@ -1,7 +1,7 @@
 """Declarations of event types and sources, read from TOML files.
 
 Each type has a file `types/<name>.toml`; all sources are in `types/sources.toml`. See
-docs/event-types.md.
+docs/reference/event-types.md.
 """
 
 from __future__ import annotations

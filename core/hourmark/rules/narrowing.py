@@ -2,7 +2,7 @@
 
 Only rejections that follow from the declarations alone are detected: something that was accepted
 and no longer is. Whether a changed pattern matches future lines cannot be decided; see
-docs/decisions/2026-11-23-declarations-that-refuse-lines.md.
+docs/internals/decisions/2026-11-23-declarations-that-refuse-lines.md.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Stack:
 
     Attributes:
         kafka: Bootstrap servers of the cluster that services write to.
-        service_url: URL of the Event Delivery Service; see docs/http-api.md.
+        service_url: URL of the Event Delivery Service; see docs/reference/http-api.md.
         registry_url: URL of the schema registry, with Confluent's API.
         run: Function that runs a command in the container and returns its output. The path of
             `hourmark` in the container is /opt/hourmark/hourmark.
@@ -100,7 +100,7 @@ class Stack:
             raise Finding(
                 f"some of {len(events)} events of {event_type} became dead letters: "
                 f"{answer['dead_letter_reasons']}; compare them with the type's declaration "
-                "(docs/event-types.md)"
+                "(docs/reference/event-types.md)"
             )
         ids = (
             client_event_id(_milliseconds(event["event_time"]), event_type, event["event_id"])

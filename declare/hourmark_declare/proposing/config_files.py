@@ -92,7 +92,7 @@ def _type_file(p: Proposal) -> str:
     text = (
         f"# Proposed by `hourmark init` for {p.candidate.form}: {p.fitting:,} of {p.records:,} "
         "records of\n"
-        f"# {p.sample.path} have it. Docs: docs/event-types.md. Try a change, in this folder:\n"
+        f"# {p.sample.path} have it. Docs: docs/reference/event-types.md. Try a change, in this folder:\n"
         f"# hourmark types try --dir . --lines FILE --source {p.name}\n"
         f"name = {toml_value(p.name)}\n\n[line]\n"
     )
@@ -184,7 +184,7 @@ def render_tailer_sources(proposals: Sequence[Proposal], zone: str) -> str:
 
 def _settings(proposals: Sequence[Proposal], folder: Path, choices: ConfigChoices) -> str:
     text = (
-        "# Written by `hourmark init`. Every setting there is: docs/configuration.md, or "
+        "# Written by `hourmark init`. Every setting there is: docs/reference/configuration.md, or "
         "`hourmark config show`.\n"
     )
     text += render_toml({"types": {"dir": str(folder / "types")}}).lstrip("\n")

@@ -1,6 +1,6 @@
 """The HTTP application: authentication, routes, middleware and error handlers.
 
-docs/http-api.md documents the API. If tokens are required, all paths except `OPEN_PATHS` need one.
+docs/reference/http-api.md documents the API. If tokens are required, all paths except `OPEN_PATHS` need one.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ _SPACE: Final = b" \t\r\n\xef\xbb\xbf"  # and a byte order mark
 _NEXT_STEP: Final = (
     "a retry of this request may store its events twice; send a UUIDv7 or a ULID as "
     "Idempotency-Key that is created with the batch and reused for its retries, or see "
-    "docs/http-api.md"
+    "docs/reference/http-api.md"
 )
 
 

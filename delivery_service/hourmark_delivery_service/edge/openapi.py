@@ -1,6 +1,6 @@
 """The HTTP API as an OpenAPI 3.1 document with the limits of this instance: `GET /openapi.json`.
 
-The document is maintained by hand, like docs/http-api.md. Tests check it with schemathesis against
+The document is maintained by hand, like docs/reference/http-api.md. Tests check it with schemathesis against
 the running service: a response with an undocumented status, media type or schema fails a test.
 """
 

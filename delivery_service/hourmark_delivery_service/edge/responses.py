@@ -24,12 +24,12 @@ _HTTP_ERRORS: Final = {
     404: (
         "no_such_path",
         "there is no resource under this path",
-        "see docs/http-api.md for the paths",
+        "see docs/reference/http-api.md for the paths",
     ),
     405: (
         "method",
         "this path does not support this method",
-        "see docs/http-api.md for the methods",
+        "see docs/reference/http-api.md for the methods",
     ),
 }
 PROBLEM: Final = "application/problem+json"
@@ -93,7 +93,7 @@ async def http_error(_: Request, error: Exception) -> Response:
     """
     assert isinstance(error, HTTPException)
     code, message, next_step = _HTTP_ERRORS.get(
-        error.status_code, ("refused", error.detail, "see docs/http-api.md")
+        error.status_code, ("refused", error.detail, "see docs/reference/http-api.md")
     )
     return problem_response(
         ServiceError(code, message, next_step), error.status_code, dict(error.headers or {})

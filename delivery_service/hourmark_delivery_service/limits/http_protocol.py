@@ -385,7 +385,7 @@ class HttpProtocol(HttpToolsProtocol):
             malformed = BadRequest(
                 "malformed",
                 "this is not an HTTP/1.1 request",
-                "send an HTTP/1.1 request to a path listed in docs/http-api.md",
+                "send an HTTP/1.1 request to a path listed in docs/reference/http-api.md",
             )
             self._refuse(self._refusal or malformed)
         return b""

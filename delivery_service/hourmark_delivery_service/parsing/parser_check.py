@@ -65,7 +65,7 @@ def check_parser() -> None:
                 f"results were created with: {vectors.made_with}; installed: "
                 f"{dependency_versions()}. Install the versions listed in requirements.lock; an "
                 "intended change requires a new parser version, see "
-                "docs/decisions/2026-11-22-the-parser-is-versioned.md"
+                "docs/internals/decisions/2026-11-22-the-parser-is-versioned.md"
             )
 
 

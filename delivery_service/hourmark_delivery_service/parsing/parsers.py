@@ -1,7 +1,7 @@
 """The parser versions of this software. A rules revision names one, and its results never change.
 
 A change that alters any result gets the next number. The previous code remains and is selected by
-`CompiledRules.parser`; see docs/decisions/2026-11-22-the-parser-is-versioned.md. `parser_check`
+`CompiledRules.parser`; see docs/internals/decisions/2026-11-22-the-parser-is-versioned.md. `parser_check`
 verifies each version against its recorded results.
 """
 

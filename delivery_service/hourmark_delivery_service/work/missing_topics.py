@@ -103,7 +103,7 @@ class MissingTopics:
             return
         _LOG.error(
             "topic %s did not exist at the edge and was created again. If it was deleted, its "
-            "records that the mirror had not copied are lost: docs/runbooks/"
+            "records that the mirror had not copied are lost: docs/operate/runbooks/"
             "mirror-topic-recreated.md describes what to do",
             name,
         )

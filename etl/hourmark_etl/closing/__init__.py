@@ -17,5 +17,5 @@ The state is stored in each type's frontier row of the ledger.
     ownership.py   checks that the buckets on storage belong to this ledger
     cleanup.py     deletes files that are no longer needed
 
-The rule and its reasons: docs/closing.md.
+The rule and its reasons: docs/internals/closing.md.
 """

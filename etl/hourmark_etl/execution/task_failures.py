@@ -4,7 +4,7 @@ Spark converts an exception of a Python process to text, and the driver's reacti
 exception's class and fields. A task therefore returns a `TaskFailure` as its result, which Spark
 counts as success. The driver must pass all results of a job through `unpack_results` before it uses
 any of them. Errors that a retry on another executor may avoid are raised until Spark's last attempt
-(docs/decisions/2026-11-28-task-failures-are-values.md).
+(docs/internals/decisions/2026-11-28-task-failures-are-values.md).
 """
 
 from __future__ import annotations

@@ -254,7 +254,7 @@ def restart_truncated_logs(
         _LOG.error(
             "topic %s partition %d was staged up to offset %d, but its log ends before this "
             "offset: it lost records. It is staged again from offset %d. `hourmark mirror "
-            "verify` lists the missing records; docs/runbooks/mirror-target-truncated.md "
+            "verify` lists the missing records; docs/operate/runbooks/mirror-target-truncated.md "
             "describes how to recover them",
             p.topic,
             p.partition,

@@ -242,7 +242,7 @@ def format_next_steps(dead_letters: Iterable[Event]) -> Iterator[str]:
     if groups:
         yield (
             "these lines are kept, and are not parsed again: "
-            "docs/runbooks/dead-letters-rising.md describes how to send them again"
+            "docs/operate/runbooks/dead-letters-rising.md describes how to send them again"
         )
 
 

@@ -41,7 +41,9 @@ from hourmark_etl.operators.explain import HourFacts, explain_hour
 
 FAULT_MS: Final = 20_000  # a phase that is no regular step may last so long without being reported
 OVERDUE_MS: Final = 300_000  # since the end of an hour that waits for a regular step
-UNEXPLAINED_MS: Final = 1_800_000  # the same without a known cause, as the alarm in docs/metrics.md
+UNEXPLAINED_MS: Final = (
+    1_800_000  # the same without a known cause, as the alarm in docs/reference/metrics.md
+)
 BEHIND_MS: Final = 300_000  # a host reports, and has delivered nothing for so long
 _AGREE_MS: Final = 10_000  # clocks that differ by less agree
 _RECENT_MS: Final = 2 * 3_600_000  # dead letters in buckets that ended earlier are not counted

@@ -2,7 +2,7 @@
 
 An offset of this source is a complete planned batch, so Spark's record of it is never used to
 resume: each batch starts at the positions in the ledger. Why Spark's own Kafka source is not used:
-docs/decisions.
+docs/internals/decisions.
 
 `Planner` connects `plan` to ledger and cluster, in Spark's process for the source. The ledger
 defines the start offsets and the types, so a new type or partition is included in the next batch

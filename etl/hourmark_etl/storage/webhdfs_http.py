@@ -6,7 +6,7 @@ operation may or may not have happened. Only operations that are safe to repeat 
 
 Connections are kept alive per thread and process, so a forked Spark worker never shares a socket
 with its parent. Proxies from the environment are ignored. Reference: Apache Hadoop, "WebHDFS REST
-API", 3.5.0. Why there is a separate client: docs/decisions/2026-11-21-hdfs-client.md.
+API", 3.5.0. Why there is a separate client: docs/internals/decisions/2026-11-21-hdfs-client.md.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from hourmark_etl.ledger.heartbeat import (
 from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
 
 TAKEOVERS_MS: Final = 1_800_000
-HANGS_MS: Final = 120_000  # the alarm in docs/metrics.md uses the same limit
+HANGS_MS: Final = 120_000  # the alarm in docs/reference/metrics.md uses the same limit
 _ANSWER_S: Final = 3.0
 # Three missed heartbeats are enough if the process does not respond either.
 _UNRESPONSIVE_S: Final = 10.0

@@ -1,6 +1,6 @@
 """All metrics of the ETL with their names, kinds, units and help texts.
 
-docs/metrics.md explains how to interpret them. No metric has a label per event type, because a
+docs/reference/metrics.md explains how to interpret them. No metric has a label per event type, because a
 thousand types would create a thousand series of each metric. Instead there are sums over types, and
 the `OLDEST_SHOWN` oldest open buckets by type. Counters follow the driver's actions; gauges are set
 once a minute from the ledger (`GaugeValues`).

@@ -84,7 +84,7 @@ def _local_folder(config: Config, folder: Path) -> ServerStatus:
             root,
             f"{free_mib} MiB are free, but at least {FREE_MIB_MIN} are needed: soon nothing can "
             "be staged, and no bucket can close",
-            "free space on its disk (docs/runbooks/disk-full.md)",
+            "free space on its disk (docs/operate/runbooks/disk-full.md)",
         )
     return ServerStatus(name="storage", address=root, healthy=True, detail="exists")
 
@@ -132,7 +132,7 @@ def evaluate_namenode_info(address: str, info: Mapping[str, Any]) -> ServerStatu
             address,
             f"{free:.1f} % of the DataNodes' disks are free: soon nothing can be staged, and no "
             "bucket can close",
-            "add disks or DataNodes, or delete what is not needed (docs/runbooks/disk-full.md)",
+            "add disks or DataNodes, or delete what is not needed (docs/operate/runbooks/disk-full.md)",
         )
     live = len(_nodes(info))
     if not live:

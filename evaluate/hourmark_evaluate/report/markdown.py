@@ -1,4 +1,4 @@
-"""The report as Markdown, with figures published by others: the source of docs/evaluation.md.
+"""The report as Markdown, with figures published by others: the source of docs/internals/evaluation.md.
 
 All functions are pure.
 """

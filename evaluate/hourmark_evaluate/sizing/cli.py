@@ -107,7 +107,7 @@ def size(
     """Estimate how many machines a load needs, and what limits each component.
 
     The limit is CPU, network, disk, or tolerance for the loss of one machine. The estimate is based
-    on measurements of this software. docs/performance.md describes them, and the error of the model
+    on measurements of this software. docs/internals/performance.md describes them, and the error of the model
     for other loads. No server is contacted.
 
     \b

@@ -571,5 +571,5 @@ def _read_toml(file: Path) -> dict[str, Any]:
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"{file} is not valid TOML: {error}; docs/configuration.md lists all settings"
+            f"{file} is not valid TOML: {error}; docs/reference/configuration.md lists all settings"
         ) from error

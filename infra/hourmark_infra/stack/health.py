@@ -97,7 +97,7 @@ def check_namenode(address: str) -> Health:
     return Health(
         live > 0,
         f"{live} live datanode{'' if live == 1 else 's'}",
-        "" if live else "check that DataNodes are running (docs/runbooks/datanode-down.md)",
+        "" if live else "check that DataNodes are running (docs/operate/runbooks/datanode-down.md)",
     )
 
 

@@ -98,7 +98,7 @@ class DamagedTopics:
         ]
         for error in find_damaged_batches(self._sites.edge.settings, _sample(still), starts):
             self.excluded[error.partition.topic] = error.partition, str(error)
-            why = f"{error}; the topic is excluded, all others are copied: docs/mirror.md"
+            why = f"{error}; the topic is excluded, all others are copied: docs/operate/mirror.md"
             self._changes.append(ConnectorTaskFailure(error.partition.topic, why))
         if self.excluded and now_s - self._tried_s >= AGAIN_S:
             self._tried_s = now_s

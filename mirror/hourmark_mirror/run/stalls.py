@@ -217,7 +217,7 @@ class StallDetector:
         for partition in sorted(self._ahead - before):  # once; a restart would not help
             _LOG.error(
                 "%s: the mirror's position %d is past the edge's log end %d: the position is stale "
-                "or the topic was recreated; see docs/runbooks/mirror-stale-offsets.md",
+                "or the topic was recreated; see docs/operate/runbooks/mirror-stale-offsets.md",
                 partition,
                 positions[partition],
                 ends[partition],

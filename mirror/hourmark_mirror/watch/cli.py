@@ -63,7 +63,7 @@ def watch(
 
     Alarms about lost records persist until --accept is used, even across restarts. The command
     changes nothing. Metrics are served at mirror.metrics_port. For the meaning of each alarm and
-    the steps to resolve it, see docs/runbooks.
+    the steps to resolve it, see docs/operate/runbooks.
     """
     if not once and (accept or as_json):
         raise click.UsageError("--accept and --json require --once")

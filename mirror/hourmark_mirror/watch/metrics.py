@@ -1,4 +1,4 @@
-"""Prometheus metrics of the watch, with names, types and meanings. See docs/metrics.md."""
+"""Prometheus metrics of the watch, with names, types and meanings. See docs/reference/metrics.md."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """All metrics of the tailer with their types and meanings, in the Prometheus text format.
 
 The values are counted elsewhere and only formatted here. Labels are configured sources and
-services, and reasons of dead letters, but never files. docs/metrics.md documents the metrics.
+services, and reasons of dead letters, but never files. docs/reference/metrics.md documents the metrics.
 """
 
 from __future__ import annotations

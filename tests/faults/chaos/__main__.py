@@ -25,9 +25,11 @@ from hourmark_infra.jars.cache import print_progress
 from hourmark_infra.locks import exclusive_lock
 
 ROOT: Final = Path(__file__).resolve().parents[3]
-PUBLISHED: Final = ROOT / "docs" / "chaos-trials.jsonl"  # what `report` makes its table of
+PUBLISHED: Final = (
+    ROOT / "docs" / "internals" / "chaos-trials.jsonl"
+)  # what `report` makes its table of
 NIGHTLY_MINUTES: Final = 150.0
-PAGE: Final = ROOT / "docs" / "reliability.md"
+PAGE: Final = ROOT / "docs" / "internals" / "reliability.md"
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -82,7 +84,7 @@ def chaos() -> None:
     "--results",
     type=_FILE,
     help="File to append the result to, as a line of JSON. Default: $HOURMARK_HOME/chaos/"
-    "trials.jsonl; docs/chaos-trials.jsonl to publish it.",
+    "trials.jsonl; docs/internals/chaos-trials.jsonl to publish it.",
 )
 def run(
     tier: Tier,
@@ -103,7 +105,7 @@ def run(
       hourmark chaos run --tier nightly --seed 7
       hourmark chaos run --fault edge-leader-sigkill --workload api --rounds 1
       hourmark chaos run --replay schedule.json
-      hourmark chaos run --tier nightly --results docs/chaos-trials.jsonl
+      hourmark chaos run --tier nightly --results docs/internals/chaos-trials.jsonl
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)  # as Ctrl-C
@@ -138,10 +140,10 @@ def list_faults() -> None:
     "--results",
     type=_FILE,
     default=PUBLISHED,
-    help="Results of runs, as lines of JSON. Default: docs/chaos-trials.jsonl.",
+    help="Results of runs, as lines of JSON. Default: docs/internals/chaos-trials.jsonl.",
 )
 def report(results: Path) -> None:
-    """Make the table of docs/reliability.md from the results of all runs.
+    """Make the table of docs/internals/reliability.md from the results of all runs.
 
     \b
     Examples:

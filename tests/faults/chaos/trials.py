@@ -1,5 +1,5 @@
 """What all runs came to: a file of JSON lines that runs append to, and the table of
-docs/reliability.md that is made of it.
+docs/internals/reliability.md that is made of it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An executable model of how Hourmark closes buckets, without servers: docs/closing.md, as
+"""An executable model of how Hourmark closes buckets, without servers: docs/internals/closing.md, as
 arithmetic.
 
 One type, hours are integers, logs are lists. Random histories of hosts, services, mirror, consumer,

@@ -3,7 +3,7 @@ closers, and what is true of them.
 
 Real are: ids, records and their encodings, the staging function, the ledger, all of closing. Played
 are: hosts, services, Kafka, the mirror, the driver's loop. The rule that is put to the test:
-docs/closing.md.
+docs/internals/closing.md.
 """
 
 from __future__ import annotations
@@ -308,7 +308,7 @@ class World:
         self.pipeline.look()
         self.ledgers.keep_checks(draw)
         if set(topics) - set(CONTROL):
-            # a copy from before does not know what to stage again: docs/reliability.md
+            # a copy from before does not know what to stage again: docs/internals/reliability.md
             self.ledgers.end()
 
     def force(self, draw: int) -> None:

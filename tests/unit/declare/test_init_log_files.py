@@ -101,7 +101,7 @@ def test_what_is_no_regular_file_is_refused_without_opening_it(tmp_path: Path) -
             (tmp_path / "socket.log", "a socket"),
             (Path("/dev/null"), "a device"),
         ):
-            with pytest.raises(UsageError, match=f"is {kind}.*docs/receiving.md"):
+            with pytest.raises(UsageError, match=f"is {kind}.*docs/how-to/receiving.md"):
                 invoked(name, "--out", tmp_path / "out")
 
 
@@ -125,7 +125,7 @@ def test_each_file_is_named_while_it_is_analyzed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", ["\r\n\r\n", "\r\n\n"])
 def test_blank_lines_are_no_lines(tmp_path: Path, content: str) -> None:
-    # blank lines (no byte but CR) make neither an event nor a dead letter: docs/event-types.md
+    # blank lines (no byte but CR) make neither an event nor a dead letter: docs/reference/event-types.md
     with pytest.raises(UsageError, match="has no lines yet"):
         invoked(log_file(tmp_path / "a.log", content), "--out", tmp_path / "out")
 

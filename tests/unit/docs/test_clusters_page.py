@@ -1,4 +1,4 @@
-"""docs/clusters.md: its commands are those that the tests run, but for sizes and places."""
+"""docs/how-to/clusters.md: its commands are those that the tests run, but for sizes and places."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.waiting import wait_for
 from tests.support.yarn_etl import DOCUMENTED
 from tools.pack_environment import main as pack_environment
 
-PAGE = (ROOT / "docs" / "clusters.md").read_text()
+PAGE = (ROOT / "docs" / "how-to" / "clusters.md").read_text()
 BLOCKS = [block.replace("\\\n", " ") for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)]
 PLACES = {"spark.yarn.jars"}
 SIZES = re.compile(

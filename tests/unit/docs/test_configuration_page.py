@@ -1,4 +1,4 @@
-"""docs/configuration.md is what the settings say of themselves, and every setting says
+"""docs/reference/configuration.md is what the settings say of themselves, and every setting says
 something.
 """
 

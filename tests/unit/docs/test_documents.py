@@ -17,7 +17,7 @@ def test_every_file_and_test_that_is_named_exists(document: Path) -> None:
 
 
 def test_files_are_found_in_documents() -> None:
-    assert len(named((ROOT / "docs" / "reliability.md").read_text())) > 50
+    assert len(named((ROOT / "docs" / "internals" / "reliability.md").read_text())) > 50
     assert len(named(CONTRIBUTING)) > 30
 
 

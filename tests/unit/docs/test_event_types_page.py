@@ -1,4 +1,4 @@
-"""docs/event-types.md: each example of a form is well declared, and its lines become events."""
+"""docs/reference/event-types.md: each example of a form is well declared, and its lines become events."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.documents import ROOT
 from hourmark.rules.event_types import read_declarations
 from hourmark_declare.line_trial import LineTrial, ReadContext, select_source
 
-PAGE = (ROOT / "docs" / "event-types.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "event-types.md").read_text()
 EXAMPLES = re.findall(r"```toml\n(.*?)```\s+```text\n(.*?)```", PAGE, re.DOTALL)
 
 

@@ -1,4 +1,4 @@
-"""docs/posting.md: its commands print what it says, against a service with the example types."""
+"""docs/start/posting.md: its commands print what it says, against a service with the example types."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hourmark.config.groups import ParsingSettings
 from hourmark.rules.event_types import DEAD_LETTERS, read_declarations
 from hourmark.rules.revision import Rules, TypeVersion
 
-PAGE = (ROOT / "docs" / "posting.md").read_text()
+PAGE = (ROOT / "docs" / "start" / "posting.md").read_text()
 COMMANDS = [
     match.groups()
     for block in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)

@@ -12,7 +12,9 @@ from hourmark.kafka.topic_names import central_topic, events_topic
 ROOT = Path(__file__).resolve().parents[3]
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/event-types.md", "docs/operations.md"])
+@pytest.mark.parametrize(
+    "document", ["README.md", "docs/reference/event-types.md", "docs/operate/operations.md"]
+)
 def test_topics_are_named_as_each_cluster_has_them(document: str) -> None:
     text = (ROOT / document).read_text()
     at_the_edge = events_topic("page-viewed")
@@ -21,13 +23,13 @@ def test_topics_are_named_as_each_cluster_has_them(document: str) -> None:
     assert "kafka.edge_alias" in text
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/event-types.md"])
+@pytest.mark.parametrize("document", ["README.md", "docs/reference/event-types.md"])
 def test_the_length_of_buckets_is_told_with_its_setting(document: str) -> None:
     text = (ROOT / document).read_text()
     assert "`parsing.bucket_seconds`" in text and "--bucket-seconds 60" in text
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/operations.md"])
+@pytest.mark.parametrize("document", ["README.md", "docs/operate/operations.md"])
 def test_what_a_stopped_tailer_leaves_is_told_with_the_command(document: str) -> None:
     text = (ROOT / document).read_text()
     assert (

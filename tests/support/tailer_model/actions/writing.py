@@ -28,7 +28,7 @@ def append(world: World) -> None:
 @plain(2)
 def append_to_an_older_one(world: World) -> None:
     """No copy: until it was read, what others write behind it is not told from what the log had
-    there (docs/rotation.md).
+    there (docs/concepts/rotation.md).
     """
     if (file := some(world, "logs/", "store/")) and not file.is_copy:
         world.write(file.name or "", world.rng.choice((1, 5)))

@@ -1,4 +1,4 @@
-"""docs/http-api.md names what the code has: paths, headers, codes, reasons."""
+"""docs/reference/http-api.md names what the code has: paths, headers, codes, reasons."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hourmark.records.dead_letters import DeadLetterReason
 from hourmark_delivery_service.edge.app import api_routes
 
 ROOT = Path(__file__).parents[4]
-TEXT = (ROOT / "docs" / "http-api.md").read_text()
+TEXT = (ROOT / "docs" / "reference" / "http-api.md").read_text()
 
 
 @with_service()

@@ -133,7 +133,7 @@ def test_show_names_the_next_step_once_for_each_source_and_reason(run: Run) -> N
         "--lines FILE --source app`), then run `hourmark types apply`"
     )
     assert any("correct the name in tailer.sources on web-2" in step for step in steps)
-    assert "docs/runbooks/dead-letters-rising.md" in run("show").stdout.splitlines()[-1]
+    assert "docs/operate/runbooks/dead-letters-rising.md" in run("show").stdout.splitlines()[-1]
     assert "next: " not in run("show", "--json").stdout
     assert run("show", "--type", "none").stdout == ""
 

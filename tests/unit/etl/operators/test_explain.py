@@ -317,10 +317,10 @@ def test_records_that_were_set_aside_are_named_after_what_holds_the_hour() -> No
 
 
 def phases_that_wait() -> set[ClosingPhase]:
-    """Those of which the table in docs/closing.md says that they wait after the deadline."""
+    """Those of which the table in docs/internals/closing.md says that they wait after the deadline."""
     rows = [
         line.split("|")
-        for line in (ROOT / "docs" / "closing.md").read_text().splitlines()
+        for line in (ROOT / "docs" / "internals" / "closing.md").read_text().splitlines()
         if line.startswith("| `")
     ]
     return {

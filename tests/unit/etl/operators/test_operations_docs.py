@@ -1,4 +1,4 @@
-"""docs/operations.md, docs/metrics.md and docs/upgrading.md: every command in them parses, every
+"""docs/operate/operations.md, docs/reference/metrics.md and docs/operate/upgrading.md: every command in them parses, every
 message and metric exists.
 """
 
@@ -20,9 +20,9 @@ from tools import verify_bucket
 from hourmark_etl.model import ClosingPhase
 from hourmark_etl.telemetry.metrics import EtlMetrics
 
-OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
-METRICS = (ROOT / "docs" / "metrics.md").read_text()
-UPGRADING = (ROOT / "docs" / "upgrading.md").read_text()
+OPERATIONS = (ROOT / "docs" / "operate" / "operations.md").read_text()
+METRICS = (ROOT / "docs" / "reference" / "metrics.md").read_text()
+UPGRADING = (ROOT / "docs" / "operate" / "upgrading.md").read_text()
 PROGRAMS = ("hourmark ", "bucket ")
 CODE = re.compile(r"`([^`]+)`")
 
@@ -146,7 +146,7 @@ def test_the_checker_for_others_takes_what_the_documentation_gives_it(
 def test_every_phase_has_its_exit_in_the_table() -> None:
     rows = [
         line
-        for line in (ROOT / "docs" / "closing.md").read_text().splitlines()
+        for line in (ROOT / "docs" / "internals" / "closing.md").read_text().splitlines()
         if line.startswith("| `")
     ]
     named = {phase for row in rows for phase in re.findall(r"`(\w+)`", row.split("|")[1])}

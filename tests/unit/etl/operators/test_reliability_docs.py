@@ -1,4 +1,4 @@
-"""docs/reliability.md: every fault names how it is known.
+"""docs/internals/reliability.md: every fault names how it is known.
 
 Whether the tests exist: tests/unit/docs/test_documents.py.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from tests.support.documents import ROOT, named
 
-TEXT = (ROOT / "docs" / "reliability.md").read_text()
+TEXT = (ROOT / "docs" / "internals" / "reliability.md").read_text()
 
 
 def rows(text: str) -> list[str]:

@@ -122,8 +122,8 @@ def test_cells_of_tables_are_as_many_as_their_heads() -> None:
 
 
 def test_the_page_of_the_documentation_is_made_from_the_result_that_is_kept_beside_it() -> None:
-    kept = from_json((ROOT / "docs" / "evaluation.json").read_bytes())
-    assert (ROOT / "docs" / "evaluation.md").read_text() == as_markdown(kept), (
-        "run `./hourmark evaluate --from docs/evaluation.json --markdown docs/evaluation.md`"
+    kept = from_json((ROOT / "docs" / "internals" / "evaluation.json").read_bytes())
+    assert (ROOT / "docs" / "internals" / "evaluation.md").read_text() == as_markdown(kept), (
+        "run `./hourmark evaluate --from docs/internals/evaluation.json --markdown docs/internals/evaluation.md`"
     )
     assert [trial.name for trial in kept.trials] == list(TRIALS), "every trial stands on the page"

@@ -83,7 +83,7 @@ def test_an_alarm_is_told_once_when_it_begins_with_what_to_do_and_once_when_it_i
     assert told[0].startswith(
         "ALARM mirror-remote-topic-missing: topic events.a has no remote topic"
     )
-    assert told[0].endswith("(docs/runbooks/mirror-remote-topic-missing.md)")
+    assert told[0].endswith("(docs/operate/runbooks/mirror-remote-topic-missing.md)")
     assert alarms_of(metrics) == {AlarmName.REMOTE_MISSING: 1}
     played.seen = WELL
     watching.observe()
@@ -273,7 +273,7 @@ def test_a_damaged_memory_is_named(tmp_path: Path) -> None:
 
 
 def test_every_metric_is_documented() -> None:
-    documented = (ROOT / "docs" / "metrics.md").read_text()
+    documented = (ROOT / "docs" / "reference" / "metrics.md").read_text()
     families = [
         line.split()[2]
         for line in generate_latest(MirrorMetrics().registry).decode().splitlines()

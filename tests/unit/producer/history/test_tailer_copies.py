@@ -369,7 +369,7 @@ def test_a_copy_in_the_making_that_has_its_first_line_alone(
 def test_a_backup_that_is_written_again_in_place_comes_twice_unless_it_is_excluded(
     host: Host, recorder: Recorder, has_log_begun_anew: bool, excluded: bool
 ) -> None:
-    """As docs/rotation.md says: its second content is a file's own, though it is that of
+    """As docs/concepts/rotation.md says: its second content is a file's own, though it is that of
     another.
     """
     host.settings["sources"][0].exclude[:] = ["*.bak"] if excluded else []

@@ -89,7 +89,7 @@ def test_every_metric_is_in_the_documents_and_nothing_else() -> None:
         for line in render_tailer_metrics(NUMBERS).decode().splitlines()
         if line.startswith("# TYPE")
     }
-    page = (ROOT / "docs" / "metrics.md").read_text()
+    page = (ROOT / "docs" / "reference" / "metrics.md").read_text()
     named = {
         word.strip("`")
         for word in page.split()
