@@ -122,4 +122,5 @@ def _play(command: Command, execute: Execute, within_s: float) -> None:
 
 def pages() -> list[Page]:
     """All of them."""
-    return [Page.read(file.stem) for file in sorted((ROOT / RUNBOOKS).glob("[!i]*.md"))]
+    files = sorted((ROOT / RUNBOOKS).glob("*.md"))
+    return [Page.read(file.stem) for file in files if file.name != "index.md"]
