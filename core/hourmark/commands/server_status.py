@@ -116,15 +116,17 @@ def local_server_statuses(config: Config | None) -> list[ServerStatus] | None:
 
 
 def stopped_local_stack(config: Config) -> ServerStatus | None:
-    """Return one entry for all servers of the local stack if `hourmark down` has stopped them.
+    """Return the status of the local stack if `hourmark down` has stopped it.
+
+    The local stack consists of the servers that `hourmark up` started on this machine.
 
     Args:
         config: The configuration.
 
     Returns:
-        The entry, with the time and the next step. None if the stack was not stopped, there is no
-        local stack, the configuration refers to other servers, or the package that starts the
-        stack is not installed.
+        One status for all servers of the stack, with the time and the next step. None if the stack
+        was not stopped, there is no local stack, the configuration refers to other servers, or the
+        package that starts the stack is not installed.
 
     Raises:
         HourmarkError: The state file of the stack cannot be read.

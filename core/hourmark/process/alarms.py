@@ -131,7 +131,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class AlarmLog:
-    """Logs each alarm once when it is raised and once when it is resolved.
+    """The set of active alarms. Logs each alarm once when it is raised and once when resolved.
 
     Attributes:
         alarms: The alarms that are currently active.

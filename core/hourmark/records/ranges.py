@@ -104,7 +104,7 @@ HEX_128: Final = re.compile(r"[0-9a-f]{32}")
 
 
 class Part(enum.Enum):
-    """Whether a byte range contains whole lines or one piece of a line that exceeds the size limit.
+    """The content of a byte range: whole lines, or a piece of a line that exceeds the size limit.
 
     Each piece of such a line is stored as a dead letter instead of an event.
 

@@ -24,7 +24,8 @@ def check_change(
     not as events).
 
     Args:
-        latest: The current revision. None if there is none; every declaration is then permitted.
+        latest: The current revision. None if nothing has been published yet, in which case every
+            declaration is permitted.
         declared: The new declarations.
         bucket_seconds: Configured bucket length.
         may_remove: Whether types and sources may be removed.

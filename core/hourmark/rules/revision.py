@@ -99,8 +99,8 @@ class SchemaMeaning(NamedTuple):
 class TypeVersion:
     """One published version of an event type: its declaration and the id of its Avro schema.
 
-    A version is identified by a digest of its published text. Later releases of this software
-    therefore compute the same digest, even if they would serialize the version differently.
+    A version is identified by a digest of its published text. The text is kept unchanged, so that
+    the digest stays the same if a later release of Hourmark adds attributes to declarations.
 
     Attributes:
         declaration: Declaration of the type.
@@ -141,7 +141,10 @@ class TypeVersion:
 
     @functools.cached_property
     def meaning(self) -> SchemaMeaning:
-        """Return the event type and the schema fingerprint that the schema id refers to."""
+        """Return what `schema_id` refers to: the event type and the fingerprint of its schema.
+
+        Use `check_same_meaning` to compare it with the meaning of the same id elsewhere.
+        """
         return SchemaMeaning(self.declaration.name, fingerprint(self.schema))
 
     @functools.cached_property
@@ -260,9 +263,9 @@ class KnownSchema(NamedTuple):
 
     @property
     def meaning(self) -> SchemaMeaning:
-        """Return the event type and the schema fingerprint.
+        """Return what the schema id refers to: the owner's name and the schema's fingerprint.
 
-        Use the result to check that a schema id has the same meaning in a rules revision.
+        Use `check_same_meaning` to compare it with the meaning of the same id in a rules revision.
         """
         return SchemaMeaning(self.event_type, self.fingerprint)
 
@@ -465,8 +468,8 @@ class RulesBook:
             among: Ids of the revisions to compare with. Revisions after `rules` are ignored.
 
         Raises:
-            ValueError: A schema id refers to another type or schema in an earlier revision, or
-                refers to two within `rules`.
+            ValueError: A schema id refers to another type or schema in an earlier revision, or to
+                two different schemas within `rules`.
         """
         known: dict[int, TypeVersion] = {}
         for earlier in self.revisions:
