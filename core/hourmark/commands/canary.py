@@ -42,9 +42,9 @@ PATIENCE_S: Final = 120.0  # for one step: two intervals; for a bucket, in addit
 
 
 class CanaryStep(StrEnum):
-    """The pipeline steps that a canary event passes, in order.
+    """A step of the pipeline that is monitored with canary events, in pipeline order.
 
-    A canary event is a test event that is sent once a minute.
+    A canary event is a test event that is sent through the whole pipeline once a minute.
 
     Attributes:
         ACKNOWLEDGED: Kafka at the edge site has stored the event.

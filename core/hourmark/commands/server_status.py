@@ -54,8 +54,8 @@ class ServerStatus:
         do: What the operator should do next; empty if the server is healthy.
         since_ms: Time at which the server became unhealthy, in Unix milliseconds; None if it is
             healthy or the time is unknown.
-        is_stopped: Whether the entry represents all servers, which an operator has stopped. What
-            components report is then a consequence.
+        is_stopped: Whether an operator has stopped all servers. The entry then represents all of
+            them.
     """
 
     name: str

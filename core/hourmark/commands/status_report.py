@@ -67,10 +67,10 @@ class StatusReport:
 
     @property
     def stopped(self) -> ServerStatus | None:
-        """Return the entry of `servers` that says that an operator has stopped all servers.
+        """Return the entry that represents all servers if an operator has stopped them.
 
         Returns:
-            The entry. None if the servers were not stopped.
+            The entry of `servers`. None if the servers were not stopped.
         """
         return next((server for server in self.servers if server.is_stopped), None)
 

@@ -203,8 +203,8 @@ class EventTimeLimits(FrozenModel):
 class ParsingSettings(EventTimeLimits, BucketSettings):
     """The bucket length and the limits on event times, which affect how lines are parsed.
 
-    They are published with the declarations of event types and log sources, as part of each rules
-    revision (version of everything that parsing depends on).
+    `hourmark types apply` publishes them together with the declared event types and log sources.
+    Each published version is called a rules revision.
     """
 
 
@@ -329,8 +329,8 @@ class ServiceSettings(FrozenModel):
 class TailedSource(FrozenModel):
     """Settings of one source of the File Tailer: a set of files or a receiver.
 
-    `name` must be a source that `hourmark types apply` has published; it determines how lines are
-    parsed.
+    `name` must be a source that `hourmark types apply` has published. The published declaration of
+    this source determines how lines are parsed.
     """
 
     name: Name
@@ -416,7 +416,7 @@ def find_log_files(paths: Iterable[str], exclude: Sequence[str]) -> Iterator[str
 
     Args:
         paths: Absolute glob patterns.
-        exclude: Glob patterns of files to omit, absolute or of file names.
+        exclude: Glob patterns of files to omit. Patterns without a slash match file names.
 
     Yields:
         Existing paths, pattern by pattern.
@@ -430,7 +430,7 @@ def find_log_files(paths: Iterable[str], exclude: Sequence[str]) -> Iterator[str
 def escape_log_path(file: Path) -> str:
     """Return a glob pattern that matches only the given path.
 
-    Use it to write a path into the setting `paths` of a source, which contains patterns.
+    Use it to write a path into the setting `paths` of a source, whose values are patterns.
 
     Args:
         file: Absolute path of a log file, which may contain special characters such as `[`.

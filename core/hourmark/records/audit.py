@@ -83,7 +83,7 @@ class AuditRecord:
         observed_at_ms: Time at which the tailer read the range, or the time of the batch, in Unix
             milliseconds on the service's clock.
         rules: Id of the rules revision that the range is parsed with. A rules revision is a
-            numbered version of everything that parsing depends on.
+            numbered version of the declared event types, sources and limits.
         source: Name of the declared source; `api` for a batch.
         path: Path of the file; the event type for a batch.
         lines: Number of lines.

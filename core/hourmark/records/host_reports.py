@@ -147,7 +147,7 @@ class HostReport:
         return cls(received_at_ms=unix_ms(row.pop("received_at")), sources=tuple(sources), **row)
 
     def stamped(self, clock_ms: int) -> HostReport:
-        """Return a copy of the report with the time of receipt.
+        """Return a copy of the report with `received_at_ms` set to the current time.
 
         Args:
             clock_ms: Current time on the service's clock, in Unix milliseconds. If

@@ -82,9 +82,9 @@ def is_unknown(name: str, older: OlderVersion) -> bool:
 def unusable_rules(revisions: Iterable[Rules], older: OlderVersion) -> Iterator[Obstacle]:
     """Check whether an older version can parse byte ranges with every published rules revision.
 
-    A rules revision is one published version of everything that parsing depends on, including the
-    parser. Each byte range of a log file must be parsed with the revision that it refers to, so the
-    older version needs the parsers of all revisions.
+    A rules revision is one published version of the declared event types and sources, and names the
+    parser that it requires. Each byte range of a log file must be parsed with the revision that it
+    refers to, so the older version needs the parsers of all revisions.
 
     Args:
         revisions: All rules revisions, oldest first.

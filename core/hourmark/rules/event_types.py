@@ -257,7 +257,7 @@ def check_declarations(types: list[EventType], sources: list[Source]) -> None:
 
     Raises:
         TypeFileError: A name is declared twice, a source refers to an unknown type, or lines of a
-            source can never match one of its types. The message contains the type or the source.
+            source can never match one of its types.
     """
     known = {t.name: t for t in types}
     if len(known) < len(types) or len({s.name for s in sources}) < len(sources):

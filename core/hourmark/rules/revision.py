@@ -37,7 +37,7 @@ Record = tuple[str, str]  # key and value in the topic and in the ledger
 class ParserVersion(NamedTuple):
     """The version of the parser that a rules revision requires.
 
-    A rules revision is one published version of everything that parsing depends on.
+    A rules revision is one published version of the declared event types, sources and limits.
 
     Attributes:
         parser: Number of the parser. It increases with each change that may affect results.
@@ -164,7 +164,7 @@ class TypeVersion:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rules:
-    """A rules revision: one numbered version of everything that parsing depends on.
+    """A rules revision: one numbered version of the declared event types, sources and limits.
 
     Attributes:
         sequence: Number of the revision.
@@ -309,8 +309,9 @@ class _RevisionContent(FrozenModel):
 class RulesBook:
     """A collection of rules revisions, built from records of the Kafka topic `hourmark.types`.
 
-    A rules revision is one numbered version of everything that parsing depends on. Records may be
-    added in any order. A revision is complete when the records of all its event types were added.
+    A rules revision is one numbered version of the declared event types, sources and limits.
+    Records may be added in any order. A revision is complete when the records of all its event
+    types were added.
 
     Args:
         records: Initial records, as pairs of key and value. Invalid ones raise `ValueError`.
@@ -526,7 +527,7 @@ def key_matches_content(key: str, value: str) -> bool:
 def revision_order(revision: str) -> tuple[int, str]:
     """Return the sort key of a rules revision id: its sequence number, then the id.
 
-    A rules revision is one numbered version of everything that parsing depends on.
+    A rules revision is one numbered version of the declared event types, sources and limits.
 
     Args:
         revision: Id of the revision: `<sequence>-<digest>`.
