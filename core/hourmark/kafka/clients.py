@@ -649,9 +649,9 @@ class Cluster:
 def topic_settings(
     retention_hours: int, max_message_bytes: int, min_insync_replicas: int
 ) -> Mapping[str, str]:
-    """Return the Kafka settings of event and control topics, which are the same on both clusters.
+    """Return the Kafka topic settings that Hourmark requires for its topics.
 
-    Control topics contain Hourmark's internal records, such as audit records.
+    They apply to event topics and to topics with internal records, such as audit records.
 
     Args:
         retention_hours: Retention of records, in hours.

@@ -122,8 +122,8 @@ class RecordRun(Generic[RecordsT]):
             without committed records.
         next_offset: Next offset to read from the partition.
         epoch: Leader epoch of all records; None if unknown.
-        epoch_next: End of the offsets that `epoch` applies to: the offset after the last record.
-            None if there are no records.
+        epoch_next: Offset after the last record, where the validity of `epoch` ends; None if there
+            are no records.
     """
 
     partition: Partition
