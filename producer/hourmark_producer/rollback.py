@@ -66,7 +66,7 @@ def obstacles(config: Config, older: OlderVersion) -> Iterator[Obstacle]:
                 f"{count} ranges in flight contain {name}, which {older.name} cannot send",
                 _END_IN_ORDER,
             )
-    if not older.finds_the_rest:
+    if not older.reads_unfinished_files:
         yield from _of_files(config, where, read_snapshot(path).files, older)
 
 

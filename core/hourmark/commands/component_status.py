@@ -50,7 +50,7 @@ ASPECTS: Final[Mapping[str, str]] = {
 
 
 class ComponentState(StrEnum):
-    """Whether a component of Hourmark is running, as far as this machine can determine.
+    """The run state of a component of Hourmark, as far as this machine can determine.
 
     Attributes:
         RUNNING: The component is running.
@@ -90,15 +90,16 @@ StatusFunction = Callable[[Config, int], ComponentStatus]
 
 
 def list_problems(statuses: Mapping[str, ComponentStatus]) -> list[Problem]:
-    """Return the problems of several components and aspects, the most precise ones first.
+    """Collect the problems of all components and other checks into one list.
 
     Args:
-        statuses: Status by name of the component or aspect.
+        statuses: Maps the name of each component or check to its status.
 
     Returns:
-        All problems, for `order_problems`. What this host knows of its own tailer is more precise
-        than that the tailer's reports do not arrive.
+        The problems, those found on this host first. `order_problems` then sorts them and, among
+        problems of the same object, keeps the first one.
     """
+    # What this host knows of its own tailer is more precise than that no reports arrive.
     names = sorted(statuses, key=lambda name: name != _THIS_HOST)
     return [problem for name in names for problem in statuses[name].problems]
 
