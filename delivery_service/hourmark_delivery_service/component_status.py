@@ -47,7 +47,7 @@ _COMPARE_CLOCKS: Final = (
 _STARTS_S: Final = 20.0  # a service checks its parsers before it listens
 
 
-def service(config: Config, now_ms: int) -> ComponentStatus:
+def service_status(config: Config, now_ms: int) -> ComponentStatus:
     """Return the status of the configured delivery service from its `/readyz` endpoint.
 
     If the endpoint does not respond, the status is derived from the latest host reports, which
@@ -199,7 +199,7 @@ def _unavailable(address: str, what: str, do: str) -> Problem:
     )
 
 
-def tailers(config: Config, now_ms: int) -> ComponentStatus:
+def tailers_status(config: Config, now_ms: int) -> ComponentStatus:
     """Return the combined status of the tailers on all hosts, from their latest host reports.
 
     Tailers regularly send host reports to Kafka to report their progress.

@@ -131,7 +131,7 @@ def stale_positions(positions: Iterable[StoredPosition]) -> list[StoredPosition]
     return [one for one in rows if one.partition.topic in recreated]
 
 
-def describe_nothing_stale(recreated: Sequence[str]) -> str:
+def describe_no_stale_positions(recreated: Sequence[str]) -> str:
     """Describe the operator's next step if no position of the mirror is past the edge's log end.
 
     A position is the offset of the next record to copy. A position past the log end would indicate
@@ -364,4 +364,4 @@ def reset_offsets(
             "progress"
         )
     else:
-        click.echo(describe_nothing_stale(recreated))
+        click.echo(describe_no_stale_positions(recreated))

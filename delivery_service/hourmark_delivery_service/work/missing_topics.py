@@ -79,7 +79,7 @@ class MissingTopics:
             topic.next_attempt_s = now_s + RETRY_S
             topic.task = asyncio.create_task(self._create_topic(declaration, topic))
 
-    def error(self, event_type: str) -> str:
+    def creation_error(self, event_type: str) -> str:
         """Return the reason why the topic of an event type could not be created.
 
         Args:

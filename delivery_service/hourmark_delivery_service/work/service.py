@@ -345,7 +345,7 @@ class DeliveryService:
         message = f"nothing was acknowledged: {error}"
         if self.missing_topics is not None and error.is_missing and event_type is not None:
             self.missing_topics.report(event_type)
-            if why := self.missing_topics.error(event_type):
+            if why := self.missing_topics.creation_error(event_type):
                 message += f"; this service could not create it: {why}"
         return ServiceUnavailable(TOPIC_UNAVAILABLE, message)
 
