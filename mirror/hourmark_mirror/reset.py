@@ -132,17 +132,17 @@ def stale_positions(positions: Iterable[StoredPosition]) -> list[StoredPosition]
 
 
 def describe_no_stale_positions(recreated: Sequence[str]) -> str:
-    """Describe the operator's next step if no position of the mirror is past the edge's log end.
+    """Return a message for the case that no position of the mirror is stale.
 
-    A position is the offset of the next record to copy. A position past the log end would indicate
-    that the topic was recreated and must be copied again.
+    A position is the offset of the next record to copy. It is stale if it is past the edge's log
+    end, because the topic was deleted and recreated.
 
     Args:
-        recreated: Edge topics whose topic id has changed since the last verification; may be empty.
+        recreated: Edge topics that were recreated, but whose positions are not stale.
 
     Returns:
-        Text for users. If there are recreated topics, it names the commands that check for missing
-        records and copy the topic again. Otherwise, it states that there is nothing to do.
+        Text for users. For recreated topics, it names the commands that find missing records and
+        copy a topic again. Otherwise, it states that there is nothing to do.
     """
     if not recreated:
         return (
@@ -241,11 +241,11 @@ def reset_positions(
 def lower_coverage(
     state: WatchState, ids: Mapping[str, str], starts: Mapping[Partition, int]
 ) -> WatchState:
-    """Return a copy of the watch state, adjusted for offsets that will be copied again.
+    """Lower the offsets that `mirror watch` considers copied, before positions are reset.
 
-    `PartitionState.covered`, the edge offset up to which all records were copied, is lowered to the
-    offset at which copying resumes. Call this function before resetting positions. Otherwise,
-    `mirror watch` would not detect records that are lost after the reset.
+    After a reset, the mirror copies earlier offsets again. `PartitionState.covered` (the offset up
+    to which all records were copied) is lowered accordingly. Otherwise, `mirror watch` would not
+    detect records that are lost after the reset.
 
     Args:
         state: Current state of `mirror watch`; not modified.
@@ -255,7 +255,7 @@ def lower_coverage(
             offset that is already lower is kept.
 
     Returns:
-        The new watch state.
+        A copy of the state with the lower offsets.
     """
 
     def lowered(topic: str, partitions: Mapping[int, PartitionState]) -> dict[int, PartitionState]:

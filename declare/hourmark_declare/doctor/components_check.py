@@ -34,8 +34,7 @@ CHECK: Final = "components"
 def check_components(config: Config) -> Iterator[DoctorCheckResult]:
     """Check the status of Hourmark's components, such as the delivery service and the ETL.
 
-    The status is determined in the same way as by `hourmark status`. It includes event types, and
-    hosts that send log lines.
+    As in `hourmark status`, the event types and the hosts that send log lines are checked, too.
 
     Args:
         config: Configuration of the components.

@@ -41,7 +41,7 @@ class ComparedPartition(NamedTuple):
 
 
 class ContentComparer:
-    """Comparer of edge topic-partitions with their copies on the central cluster, record by record.
+    """Compares edge topic-partitions with their copies on the central cluster, record by record.
 
     Each comparison opens Kafka consumers and closes them afterwards.
     """

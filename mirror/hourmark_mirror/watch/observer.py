@@ -98,10 +98,10 @@ CLOCK_SKEW_MAX_MS: Final = 300_000  # maximum difference between this clock and 
 
 
 class MirrorObserver:
-    """Observer that reads offsets and topics of both clusters, and compares samples of records.
+    """Reads the state of both clusters of a mirror, and compares samples of records.
 
-    Kafka clients stay open between observations. The caller must close the observer. Not
-    thread-safe.
+    The state includes topics, offsets and positions. Kafka clients stay open between observations.
+    The caller must close the observer. Not thread-safe.
     """
 
     def __init__(

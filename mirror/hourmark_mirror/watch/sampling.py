@@ -71,7 +71,7 @@ class _Window(NamedTuple):
 
 
 class RecordSampler:
-    """Sampler that compares randomly chosen records of both clusters of a mirror.
+    """Compares randomly chosen edge records with their copies on the central cluster.
 
     Two Kafka consumers stay open between samples, because opening them costs more than reading. The
     caller must close the sampler.

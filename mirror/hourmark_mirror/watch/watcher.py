@@ -42,7 +42,7 @@ class ObservationSource(Protocol):
 
 
 class MirrorWatcher:
-    """Watcher that observes a mirror repeatedly, and reports alarms in the log and in metrics.
+    """Observes a mirror repeatedly, and reports alarms in the log and in metrics.
 
     The state is stored after each observation. `report_unwatched` and `observing_s` may be called
     from other threads.
@@ -164,7 +164,7 @@ def _end() -> None:
 
 
 class StuckWatchMonitor:
-    """Monitor that raises an alarm if an observation hangs, and eventually exits the process.
+    """Raises an alarm if an observation of the mirror hangs, and eventually exits the process.
 
     The monitor runs in a separate daemon thread, because Python cannot interrupt a thread that
     hangs.
