@@ -88,7 +88,7 @@ class Proposal:
 
     @property
     def assessment(self) -> Assessment:
-        """Return the confidence in this proposal, and the reasons for it."""
+        """Return the confidence in this format, and the reasons if the confidence is not high."""
         return assess(
             self.candidate,
             records=self._rows,

@@ -63,7 +63,11 @@ _SPANS: Final = re.compile(
 
 
 class EnclosedSearch(PartSearch):
-    """Recognizes quoted and bracketed text as the next element of log records."""
+    """Recognizes quoted and bracketed text in log records, to infer the format of a log file.
+
+    All records are analyzed in parallel. Each method examines the text at the current position of
+    each record and returns the text that nearly all records have there, or None.
+    """
 
     def find_quoted(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         """Return the quoted text that nearly all records have at their positions, or None.

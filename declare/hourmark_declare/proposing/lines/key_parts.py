@@ -28,12 +28,17 @@ _COUNTS: Final = re.compile(r"(?P<key>[A-Za-z_]\w*):\d+(?:\.\d+)? [A-Za-z_]\w*:[
 
 
 class KeySearch(PartSearch):
-    """Recognizes keys and their values as the next element of log records."""
+    """Recognizes keys and their values in log records, to infer the format of a log file.
+
+    All records are analyzed in parallel. Each method examines the text at the current position of
+    each record and returns the key or value that nearly all records have there, or None.
+    """
 
     def starts_counters(self, cursors: Sequence[LineCursor]) -> bool:
-        """Return whether a list of counters starts here, such as `Time:1.25 Hosts:12`.
+        """Return whether nearly all records have a list of counters at their positions.
 
-        Such a list belongs to the message and is not split into elements.
+        An example is `Time:1.25 Hosts:12`. Such a list belongs to the message and is not split into
+        elements.
         """
         found = self._matching(cursors, _COUNTS)
         return self._enough(found) and len({match["key"] for match in found.values()}) == 1
@@ -87,9 +92,10 @@ class KeySearch(PartSearch):
         return LinePart(pattern, ends, values) if len(values) == len(keys) else None
 
     def find_delimited_value(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        """Return the value of the pending key up to the next delimiter, or None if there is none.
+        """Return the value that follows the pending key in nearly all records, up to a delimiter.
 
         The delimiter is the character before the key, such as the semicolon in `;host=gw-1;`.
+        Returns None if there is no pending key or no delimiter.
         """
         key = self._state.pending_key
         signs = {of.text[: of.at - len(key) - 1][-1:] for of in cursors} if key else set()

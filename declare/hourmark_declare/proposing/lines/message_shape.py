@@ -128,12 +128,18 @@ def _rendered(
 
 
 class _Names:
+    """The names and types of the fields for the numbers of a message."""
+
     def __init__(self, taken: set[str]) -> None:
         self.types: dict[str, str] = {}
         self._taken = {*taken, *ENVELOPE_NAMES, MESSAGE, "time", "level"}
 
     def add_component(self) -> str:
-        """Add the text field `component` and return its name, or an empty text if it exists."""
+        """Add the text field `component`.
+
+        Returns:
+            The name of the field; an empty text if the name is already in use.
+        """
         if "component" in self._taken:
             return ""
         self._taken.add("component")

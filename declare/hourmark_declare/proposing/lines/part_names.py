@@ -182,10 +182,20 @@ def word_name(values: Sequence[str], *, after_time: bool) -> str:
 
 
 def are_positions(values: Sequence[str]) -> bool:
-    """Return whether most values are positions in source code, such as `main.go:12`."""
+    """Return whether values are positions in source code, such as `main.go:12`.
+
+    At least 90% of the values must be positions. Returns False if there are no values.
+    """
     return sum(_POSITION.fullmatch(of) is not None for of in values) >= MOST * max(len(values), 1)
 
 
 def quantity_name(unit: str) -> str:
-    """Propose the field name `duration` for numbers with a time unit, and otherwise `number`."""
+    """Propose a field name for numbers with a unit.
+
+    Args:
+        unit: Unit of the numbers, such as `ms` or `MB`.
+
+    Returns:
+        `duration` if the unit is one of time, and otherwise `number`.
+    """
     return "duration" if unit in TIME_UNITS else "number"

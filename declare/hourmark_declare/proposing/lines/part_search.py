@@ -100,10 +100,11 @@ class ReadingState:
 
 
 class PartSearch:
-    """Base class of searches for the next element that log records have in common.
+    """Base class of searches for text elements that log records have in common.
 
-    Records are split into elements, such as a timestamp, a level or a word, in parallel from left
-    to right. Each subclass recognizes some kinds of elements at the current positions.
+    To infer the format of a log file, its records are split into elements, such as a timestamp, a
+    level or a word. All records are analyzed in parallel from left to right. Each subclass
+    recognizes some kinds of elements at the current positions.
 
     Args:
         state: State of the analysis, which all searches share.

@@ -107,12 +107,17 @@ _Option = tuple[re.Pattern[str], str, str, Callable[[Sequence[str]], bool]]
 
 
 class WordSearch(PartSearch):
-    """Recognizes names and other words as the next element of log records."""
+    """Recognizes names and other words in log records, to infer the format of a log file.
+
+    All records are analyzed in parallel. Each method examines the text at the current position of
+    each record and returns the words that nearly all records have there, or None.
+    """
 
     def find_named_pid(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        """Return a program name of several words with its process id, or None.
+        """Return the program name and process id that nearly all records have at their positions.
 
-        An example is `Order Service[4711]`.
+        The name must have several words, as in `Order Service[4711]: done`. Returns None if there
+        is no such name.
         """
         found = self._matching(cursors, _NAMED_PID)
         names = [match["x"] for match in found.values()]
@@ -128,7 +133,7 @@ class WordSearch(PartSearch):
     def find_position(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         """Return the position in source code that nearly all records have next, or None.
 
-        An example is `main.go:12` in `main.go:12 started`.
+        An example is `main.go:12` in `main.go:12 started`. The message may follow directly.
         """
         part = self._part(cursors, _SOURCE_LINE, "caller", r"(?P<{0}>[^\s:|\[\](\"']+:\d+)")
         if part is None or not are_positions([str(value) for value in part.values["caller"]]):
@@ -259,9 +264,10 @@ class WordSearch(PartSearch):
         return options
 
     def find_around_level(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        """Return a level and the words joined to it by slashes or vertical bars, or None.
+        """Return a level and the words that slashes or vertical bars connect to it, or None.
 
-        In `web-1/INFO/orders:`, for example, each of the three words becomes a field.
+        In `web-1/INFO/orders:`, for example, each of the three words becomes a field. Nearly all
+        records must have the same number of words.
         """
         if "level" in self._state.types:
             return None
@@ -287,7 +293,7 @@ class WordSearch(PartSearch):
         return LinePart(f"{joined}:?", {n: match.end() for n, match in found.items()}, values)
 
     def find_between_colons(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        """Return a word that is enclosed by colons without spaces, or None.
+        """Return the word that nearly all records have between two colons without spaces, or None.
 
         An example is `shop.orders` in `INFO:shop.orders:started`.
         """
@@ -304,7 +310,7 @@ class WordSearch(PartSearch):
         return LinePart(r"(?P<{0}>[A-Za-z_][\w.-]*):", ends, {name: [*values]})
 
     def find_after_level(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        """Return the name that follows the level and a slash, or None.
+        """Return the name that follows the level and a slash in nearly all records, or None.
 
         An example is `nsHttp` in `D/nsHttp read`.
         """
@@ -324,7 +330,7 @@ class WordSearch(PartSearch):
         return LinePart(r"(?P<{0}>[A-Za-z_][\w.$-]*)", ends, {name: [*values]})
 
     def find_between_commas(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        """Return a word that is enclosed by commas or semicolons, or None.
+        """Return the word that nearly all records have between two commas or semicolons, or None.
 
         An example is `sw-1` in `INFO, sw-1, started`.
         """
@@ -378,9 +384,10 @@ class WordSearch(PartSearch):
         return LinePart(pattern, ends, {word_name(values, after_time=True): [*values]})
 
     def find_named_level(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        """Return a program name and its level, as in `PHP Warning:  text`, or None.
+        """Return the program name and level that most records have at their positions, or None.
 
-        More than half of the records must have both, with at most three different names.
+        An example is `PHP Warning:`. More than half of the records must have both, with at most
+        three different names.
         """
         is_early = self._state.has_time and not self._state.time_read
         if is_early or "level" in self._state.types:
@@ -420,9 +427,9 @@ class WordSearch(PartSearch):
         return False
 
     def find_optional_words(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        """Return up to three words that only some records have before the level, or None.
+        """Return up to three words that only some records have between the timestamp and the level.
 
-        They are recognized only after the timestamp.
+        Returns None if there are no such words.
         """
         if not self._state.time_read or "level" in self._state.types:
             return None
