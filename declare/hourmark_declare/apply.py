@@ -61,7 +61,7 @@ class RulesTopic(Protocol):
             All revisions of the rules; an empty `RulesBook` if the topic has no records.
 
         Raises:
-            Unavailable: The Kafka cluster does not answer.
+            Unavailable: The Kafka cluster does not respond.
         """
         ...
 
@@ -181,7 +181,7 @@ def apply_declarations(
             return known ids.
         Finding: The registry assigned the id of another schema, or `hourmark.types` contains
             unknown revisions.
-        Unavailable: A server does not answer.
+        Unavailable: A server does not respond.
     """
     book, _ = _known(targets, first_hour, may_adopt=may_adopt)
     latest, known = book.latest, targets.ledger.schemas()
@@ -245,7 +245,7 @@ def repair_rules(
     Raises:
         Finding: The registry has assigned a known id to another schema, or `hourmark.types`
             contains revisions that the ledger does not know.
-        Unavailable: A server does not answer.
+        Unavailable: A server does not respond.
     """
     book, adopted = _known(targets, first_hour, may_adopt=may_adopt)
     types = [t.declaration for t in book.latest.types.values()] if book.latest is not None else []

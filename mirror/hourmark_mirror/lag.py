@@ -66,7 +66,7 @@ def measure_lag(config: Config) -> list[Lag]:
 
     Raises:
         ConfigError: The configuration has no separate central cluster. Set `kafka.central`.
-        Unavailable: A cluster does not answer. The call can be repeated later.
+        Unavailable: A cluster does not respond. The call can be repeated later.
     """
     sites = MirrorSites(config)
     partitions = sites.partitions()

@@ -90,7 +90,7 @@ def read_stored_positions(
         The positions, sorted by topic and partition; empty if none are stored.
 
     Raises:
-        Unavailable: A cluster does not answer.
+        Unavailable: A cluster does not respond.
     """
     records = read_topic(
         sites.central.settings, positions_topic(sites.alias), cluster_name="central"
@@ -172,7 +172,7 @@ def find_recreated_topics(work_dir: Path, sites: MirrorSites) -> list[str]:
 
     Raises:
         UsageError: The state cannot be read.
-        Unavailable: The edge cluster does not answer.
+        Unavailable: The edge cluster does not respond.
     """
     known = VerificationState(work_dir, sites.edge.cluster_id()).ids
     ids = {t.name: t.topic_id for t in sites.topics()}
@@ -191,7 +191,7 @@ def check_no_worker_runs(sites: MirrorSites) -> None:
     Raises:
         UsageError: A worker is running. The message lists the hosts on which to stop `hourmark
             mirror run`.
-        Unavailable: The central cluster does not answer.
+        Unavailable: The central cluster does not respond.
     """
     if hosts := read_workers(sites.central, sites.alias).hosts:
         raise UsageError(
@@ -218,7 +218,7 @@ def reset_positions(
     Raises:
         UsageError: A worker of this mirror is running, or the work folder cannot be used. Stop
             `hourmark mirror run` on each host and repeat the call.
-        Unavailable: A cluster does not answer, a state file cannot be written, or another process
+        Unavailable: A cluster does not respond, a state file cannot be written, or another process
             holds its lock longer than the timeout.
     """
     check_no_worker_runs(sites)
@@ -286,7 +286,7 @@ def delete_positions(sites: MirrorSites, positions: Iterable[StoredPosition]) ->
     Raises:
         UsageError: A worker of this mirror is running. Stop `hourmark mirror run` on each host
             first.
-        Unavailable: The central cluster does not answer.
+        Unavailable: The central cluster does not respond.
     """
     check_no_worker_runs(sites)
     records = [(one.key.decode(), None) for one in positions]

@@ -49,8 +49,8 @@ def check_components(config: Config) -> Iterator[DoctorCheckResult]:
 def evaluate_components(statuses: Mapping[str, ComponentStatus]) -> Iterator[DoctorCheckResult]:
     """Convert the status of each component to results of `hourmark doctor`.
 
-    Server problems, such as a Kafka cluster that does not answer, are omitted, because other checks
-    report them.
+    Server problems, such as a Kafka cluster that does not respond, are omitted, because other
+    checks report them.
 
     Args:
         statuses: Maps the names of components (such as the ETL) and other subjects (such as hosts)

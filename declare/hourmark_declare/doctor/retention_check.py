@@ -93,7 +93,7 @@ def check_retention(config: Config) -> Iterator[DoctorCheckResult]:
 
     Yields:
         The results of `evaluate_retention` for each cluster, or a skipped result if the cluster
-        does not answer. A single skipped result if the ledger cannot be read.
+        does not respond. A single skipped result if the ledger cannot be read.
     """
     try:
         with open_existing_ledger(config) as ledger:

@@ -155,7 +155,7 @@ def find_damaged_batches(
         One error for each topic-partition with a damaged batch; empty if there are none.
 
     Raises:
-        Unavailable: The edge cluster does not answer.
+        Unavailable: The edge cluster does not respond.
     """
     found: list[PartitionError] = []
     spans = {}

@@ -110,7 +110,7 @@ class RecordSampler:
             The result for each compared topic-partition; empty if there is nothing to compare.
 
         Raises:
-            Unavailable: A cluster does not answer. The consumers are closed, and the call can be
+            Unavailable: A cluster does not respond. The consumers are closed, and the call can be
                 repeated.
         """
         there = sorted(p for p in ranges if p in remotes)

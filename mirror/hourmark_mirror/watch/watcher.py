@@ -35,7 +35,7 @@ class ObservationSource(Protocol):
     """Interface for reading the state of both clusters of a mirror, as `MirrorObserver` does.
 
     `observe` takes the stored state after the previous observation and returns the current state of
-    both clusters. It raises `Unavailable` if a cluster does not answer.
+    both clusters. It raises `Unavailable` if a cluster does not respond.
     """
 
     def observe(self, before: WatchState) -> MirrorObservation: ...
@@ -82,7 +82,7 @@ class MirrorWatcher:
             Alarms and verified topics.
 
         Raises:
-            Unavailable: A cluster does not answer, or the state cannot be stored. In the latter
+            Unavailable: A cluster does not respond, or the state cannot be stored. In the latter
                 case, the alarms have already been reported.
             UsageError: The state file is damaged or its folder cannot be used.
         """
