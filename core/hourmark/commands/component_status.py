@@ -36,10 +36,10 @@ NOT_RESOLVED: Final = "does not resolve"
 
 COMPONENTS: Final[Mapping[str, str]] = {
     # component: module:function
-    "service": "hourmark_delivery_service.component_status:service",
+    "service": "hourmark_delivery_service.component_status:service_status",
     "mirror": "hourmark_mirror.component_status:mirror_status",
     "etl": "hourmark_etl.telemetry.component_status:driver_status",
-    "tailers": "hourmark_delivery_service.component_status:tailers",
+    "tailers": "hourmark_delivery_service.component_status:tailers_status",
 }
 _THIS_HOST: Final = "this host"
 ASPECTS: Final[Mapping[str, str]] = {
