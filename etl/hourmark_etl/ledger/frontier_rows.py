@@ -96,7 +96,8 @@ def insert_frontier(
 
     Args:
         event_type: Name of the event type.
-        first_s: Hour from which on every hour of the type gets a bucket, Unix seconds.
+        first_s: First hour of the type, Unix seconds. This hour and all later ones have a bucket;
+            earlier hours have one only if old events are back-filled.
         shard: Name of the shard (the set of topics that one consumer reads) to which the type
             belongs.
         sources: Names of the sources that may deliver the type.

@@ -172,10 +172,10 @@ def _frontier(row: Mapping[Any, Any], bucket_seconds: int) -> Frontier:
 def move_open_frontiers(
     database: Database, lease: Lease, moved: Collection[tuple[Frontier, Hour]]
 ) -> None:
-    """Set the next hour to close of event types whose old hours are back-filled.
+    """Change the next hour to close of event types that are back-filled.
 
-    Used to begin with hours before a type's first hour, and to skip hours without events. The
-    module `closing.backfill` chooses the hour.
+    A back-fill creates buckets for hours before the first hour of a type, and skips hours without
+    events. `closing.backfill.advance_backfill` determines the new hours.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -481,10 +481,10 @@ def _waive(connection: Connection, reporters: Collection[ReportedSource]) -> Non
 
 
 def first_unsealed_hour(frontier: Frontier) -> Hour:
-    """Return the first hour of an event type that is not sealed.
+    """Return the first hour of an event type whose content is not fixed (sealed) yet.
 
-    The content of a sealed hour is fixed. Buckets are published only after they are sealed, so no
-    bucket of the returned hour or of a later one exists on storage.
+    Buckets are published only after they are sealed, so no bucket of the returned hour or of a
+    later one exists on storage.
 
     Args:
         frontier: The oldest open hour of the type, with its seals.
@@ -498,15 +498,15 @@ def record_closed_hours(
 ) -> None:
     """Record published buckets as closed, and advance the oldest open hour of each type past them.
 
-    The given manifests are stored, even if another process published the buckets. The overrides and
-    conflicts of the closed hours are deleted from the ledger. For hours that were closed without
-    some of their rows, the references to files of unaudited events (events without an audit record)
-    are deleted too.
+    The overrides and conflicts of the closed hours are deleted from the ledger. For hours that were
+    closed without some of their rows, the references to files of unaudited events (events without
+    an audit record) are deleted too.
 
     Args:
         database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
-        closings: Published buckets. Those of one type must be those that were sealed, in order.
+        closings: Published buckets with the manifests to store, in ascending order of hours for
+            each type. A bucket may have been published by another process.
 
     Raises:
         StaleDriver: Another process has taken over the lease, or a type's oldest open hour has

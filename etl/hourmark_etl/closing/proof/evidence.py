@@ -50,10 +50,10 @@ class StagedRowsItem(NamedTuple):
 
     Attributes:
         unit: The rows to read: all rows of several small buckets, or an id range of a large one.
-        frontier_indexes: The bucket index of each element of `unit.listings`.
+        frontier_indexes: Number of the bucket to which each element of `unit.listings` belongs.
         earlier: Files with rows of earlier buckets that had no audit record when the content of
-            their bucket was fixed. Each element is a pair of a bucket index and a path. The rows
-            are added to those of the bucket with this index.
+            their bucket was fixed. Each element is a pair of a bucket number and a path. The rows
+            are added to those of the bucket with this number.
     """
 
     unit: Unit
@@ -90,11 +90,11 @@ class AuditFilesItem(NamedTuple):
 
 
 class RangeEvidence(NamedTuple):
-    """Result of one proof task: counts of staged rows by byte range, and audit record entries.
+    """Result of one proof task: counted staged rows, or entries of audit records.
 
-    Staged rows are events that were copied from Kafka. A promise is one entry of an audit record.
-    It states how many events a byte range of a log file contains for one event type and hour. Both
-    tables may be empty.
+    A proof compares staged rows (events that were copied from Kafka) with promises. A promise is
+    one entry of an audit record. It states how many events a byte range of a log file contains for
+    one event type and hour. A task reads either rows or promises, so one of the tables is empty.
 
     Attributes:
         row_counts: Number of staged rows, and sums of their ids and value hashes, for each bucket,
@@ -108,17 +108,17 @@ class RangeEvidence(NamedTuple):
 
 
 class PromiseFilter(NamedTuple):
-    """Selects the entries of audit records (promises) that are compared with each bucket.
+    """Selects the entries of audit records (promises) with which hourly buckets are compared.
 
     A promise states how many events a byte range of a log file contains for one event type and
-    hour. It is compared with the bucket of its hour. If it arrived too late for that bucket, it is
-    compared with the next open bucket of its type. Instances can be pickled.
+    hour. It is compared with the bucket of its hour. If it arrives after that bucket was closed, it
+    is compared with the next open bucket of its type. Instances can be pickled.
 
     Attributes:
-        frontiers: One tuple per bucket: bucket index, event type, hour (Unix seconds), and the
-            offsets, by site, from which promises for earlier hours are selected. Promises below
-            these offsets were compared with earlier buckets. If the offsets are None, no promises
-            for earlier hours are selected.
+        frontiers: One tuple per bucket: bucket index, event type, hour (Unix seconds), and start
+            offsets by site. Promises for earlier hours are selected only from these offsets on,
+            because those below were compared with earlier buckets. None selects no promises for
+            earlier hours.
         below: End offsets (exclusive), by site, of the audit records to select; None for no limit.
     """
 
