@@ -219,9 +219,8 @@ def find_late_clashes(
         reports: Results of `verify_bucket`.
 
     Returns:
-        One finding for each report that contains late events of an earlier report, and one for each
-        hour whose bucket also contains some of the late events. A finding names both buckets and
-        some of the ids. Empty if each late event appears only once.
+        Findings of type `DUPLICATE`, which name the two buckets and some of the ids that they have
+        in common; empty if each late event appears only once.
     """
     late: dict[bytes, Hour] = {}
     findings = []

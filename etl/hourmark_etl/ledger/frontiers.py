@@ -203,25 +203,23 @@ def freeze(
     topics: Mapping[str, Collection[str]],
     hours: Mapping[str, Sequence[Hour]] | None = None,
 ) -> dict[str, tuple[StagingPosition, ...]]:
-    """Freeze open hours: assign their staged rows to their buckets before a check for completeness.
+    """Assign staged rows to the buckets of open hours, before a check of these buckets.
 
-    Staged rows are events that were copied from Kafka to files on storage. Staged rows of earlier
-    hours, which are late events, are assigned to the bucket of the first frozen hour of their type.
-    Rows that are staged later belong to later buckets. `unfreeze_hours` undoes a freeze; `seal`
-    makes it permanent.
+    Staged rows are events that were copied from Kafka to files on storage. Rows of earlier hours
+    (late events) are assigned to the first of these buckets of their type, and rows that are staged
+    later to later buckets. `unfreeze_hours` undoes a freeze; `seal` makes it permanent.
 
     Args:
         database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
         open_frontiers: The oldest open hour of each type to freeze.
         topics: Topic names on the central cluster by event type, one per site.
-        hours: By event type, several hours to freeze together in ascending order, beginning with
-            the oldest open one. For a missing type, only its oldest open hour is frozen.
+        hours: By event type, the hours to freeze in ascending order, beginning with the oldest open
+            one. By default, only the oldest open hour.
 
     Returns:
-        The staging positions (next offset to stage) of each type's topics at the time of the
-        freeze. Every record below them that belongs to a frozen hour or earlier is in one of these
-        buckets or in an earlier one.
+        The staging positions (next offset to stage) of each type's topics at this moment. All
+        records below them that belong to these hours or earlier ones are now assigned.
 
     Raises:
         StaleDriver: Another process has taken over the lease, or a type's oldest open hour has
@@ -376,9 +374,9 @@ def force_sealed_hours(
     """Remove lost rows from the sealed hours of a type, and set the hours' grade to `forced`.
 
     The content of a sealed hour's bucket is fixed. The grade `forced` states that a bucket was
-    closed by an override although data is missing. For each affected hour, the ledger's reference
-    to its file of unaudited events (events without an audit record) is deleted, because the file
-    may contain lost rows.
+    closed by an operator's override although data is missing. References to files of unaudited
+    events (events without an audit record) of the affected hours are deleted from the ledger,
+    because these files may contain lost rows.
 
     Args:
         connection: The caller's transaction.
@@ -411,18 +409,17 @@ def omit_unwritable_rows(
 ) -> None:
     """Allow a sealed hour to be closed without the rows that cannot be written.
 
-    A sealed hour is not closed yet, but the content of its bucket is fixed. The hour's grade is
-    changed to `forced`: closed by an override although data is missing. The ledger's reference to
-    the hour's file of unaudited events (events without an audit record) is deleted, because the
-    file may contain omitted rows.
+    A sealed hour is not closed yet, but the content of its bucket is fixed. Its grade is changed to
+    `forced`: closed by an operator's override although data is missing. The reference to the hour's
+    file of unaudited events (events without an audit record) is deleted from the ledger, because
+    the file may contain omitted rows.
 
     Args:
         database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
         frontier: The oldest open hour of the type, which is sealed.
         override_text: Readable text about the override, which is added to the manifest.
-        gives_up: Whether the override also permits skipping checks that would have to read a closed
-            bucket that is unreadable.
+        gives_up: Whether checks that require an unreadable closed bucket may also be skipped.
 
     Raises:
         StaleDriver: Another process has taken over the lease, or the type's oldest open hour has

@@ -319,8 +319,8 @@ def find_new_sources(
     """Return the log sources that have appeared or come back since the start of a cut.
 
     The cut (a set of end offsets) may not cover their events. A source comes back if it signed off
-    and a new process reports it, or if it was waived and reports again. Delivery services are not
-    included. Neither are hosts that restarted without signing off.
+    and a new process reports it, or if it reports again after closing no longer waited for it
+    (waived). Delivery services, and hosts that restarted without signing off, are not included.
 
     Args:
         before: Reports at the start of the cut.

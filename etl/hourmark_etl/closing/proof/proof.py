@@ -280,7 +280,7 @@ class Prover:
             for g in of
         ]
         items: list[StagedRowsItem | AuditFilesItem] = [*rows, *plan_promise_items(groups)]
-        windows = PromiseFilter.for_frontiers(frontiers, below)
+        promise_filter = PromiseFilter.for_frontiers(frontiers, below)
         merge = functools.partial(
             _compare_parts,
             hours=[
@@ -292,11 +292,14 @@ class Prover:
         if parts == 1:
             return merge(
                 self.runner.map(
-                    functools.partial(read_item, storage=self.storage, windows=windows), items
+                    functools.partial(
+                        read_item, storage=self.storage, promise_filter=promise_filter
+                    ),
+                    items,
                 )
             )
         work = functools.partial(
-            read_item_by_part, storage=self.storage, windows=windows, part_count=parts
+            read_item_by_part, storage=self.storage, promise_filter=promise_filter, part_count=parts
         )
         return merge_counts(self.runner.gather(work, items, merge, parts))
 
@@ -329,7 +332,7 @@ class Prover:
         work = functools.partial(
             read_settled_promises,
             storage=self.storage,
-            windows=PromiseFilter.for_frontiers(frontiers, below),
+            promise_filter=PromiseFilter.for_frontiers(frontiers, below),
             ranges=late,
         )
         try:
@@ -452,10 +455,10 @@ def add_partial_groups(
 ) -> list[tuple[Mapping[int, EventTotals], Mapping[int, EventTotals]]]:
     """Complete the ledger's totals of audit records with records from partly included groups.
 
-    A group contains the audit records for one event type and hour in one staged file, and the
-    ledger (the ETL's state database) stores only one total per group. If only some records of a
-    group must be compared with a bucket, `read_proof_totals` omits the group. This function reads
-    the staged files of such groups and adds the totals of these records.
+    A group contains the audit records for one event type and hour in one staged file. The ledger
+    (the ETL's state database) stores one total per group. If only some records of a group must be
+    compared with a bucket, `read_proof_totals` omits the group. This function reads the files of
+    such groups and adds the totals of these records.
 
     Args:
         sums: Totals of each bucket from `read_proof_totals`.
@@ -464,11 +467,11 @@ def add_partial_groups(
         cut_offsets: End offsets (exclusive), by site, of the audit records to compare.
 
     Returns:
-        For each bucket, the totals of the staged rows and those of the audit records, both by hour
-        of event time (Unix seconds).
+        For each bucket, totals of the staged rows and of the audit records, both by hour of event
+        time (Unix seconds).
 
     Raises:
-        Unreadable: A staged file is missing or damaged and must be staged again first.
+        Unreadable: A staged file is missing or damaged and must be staged again.
     """
     wanted = defaultdict[AuditPath, set[tuple[int, int]]](set)  # → (frontier index, hour)
     for at, of in enumerate(sums):
