@@ -205,9 +205,10 @@ def freeze(
 ) -> dict[str, tuple[StagingPosition, ...]]:
     """Assign staged rows to the buckets of open hours, before a check of these buckets.
 
-    Staged rows are events that were copied from Kafka to files on storage. Rows of earlier hours
-    (late events) are assigned to the first of these buckets of their type, and rows that are staged
-    later to later buckets. `unfreeze_hours` undoes a freeze; `seal` makes it permanent.
+    Staged rows are events that were copied from Kafka to files on storage. Rows of other, earlier
+    hours (late events) are assigned to the next of these buckets of their type. Rows that are
+    staged afterwards belong to later buckets. `unfreeze_hours` undoes a freeze; `seal` makes it
+    permanent.
 
     Args:
         database: The ledger (the ETL's state database).

@@ -59,7 +59,7 @@ class DriverTakeover(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DriverSigns:
-    """What the ledger records about the driver, the process that closes hours.
+    """Information in the ledger about the driver, the process that closes hours.
 
     Other processes use the heartbeat to determine whether the driver is running. The ledger is the
     state database of the ETL. Times are by the driver's clock.

@@ -23,11 +23,11 @@ from hourmark_etl.model import HourState
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FixedHours:
-    """The first hours of an event type whose buckets are not closed, and not fixed.
+    """Two boundaries of an event type: the first hour that is not closed, and the first not fixed.
 
-    The content of a bucket is fixed before it is closed, so `fixed_to_s` is never before
-    `closed_to_s`. Both are 0 until the first bucket of the type is fixed, because until then, old
-    events are back-filled: every hour can still get a bucket.
+    A bucket is fixed if it accepts no more events. It is closed later, when it has been published,
+    so `fixed_to_s` is never before `closed_to_s`. Both are 0 until the first bucket of the type is
+    fixed: until then, old events are back-filled, and any hour can still get a bucket.
 
     Attributes:
         closed_to_s: Start of the first hour whose bucket is not closed, Unix seconds.
@@ -39,7 +39,7 @@ class FixedHours:
 
 
 def read_fixed_hours(database: Database, bucket_seconds: int) -> dict[str, FixedHours]:
-    """Return the first hours of each event type whose buckets are not closed, and not fixed.
+    """Return for each event type the first hour that is not closed, and the first that is not fixed.
 
     A bucket is fixed if it accepts no more events. It is closed later, when it has been published.
 
