@@ -39,7 +39,7 @@ class FixedHours:
 
 
 def read_fixed_hours(database: Database, bucket_seconds: int) -> dict[str, FixedHours]:
-    """Return for each event type the first hour that is not closed, and the first that is not fixed.
+    """Return for each event type the first hour that is not closed and the first not fixed.
 
     A bucket is fixed if it accepts no more events. It is closed later, when it has been published.
 
