@@ -120,8 +120,8 @@ def find_leftover_files(storage: Storage, database: Database) -> list[str]:
     """Return the files of unaudited rows that the ledger (the ETL's state database) does not list.
 
     Unaudited rows are rows of a bucket that had no audit record when the bucket's content was
-    fixed. The closer may delete the files if it still holds its lease after this call. Files are
-    listed before the ledger is read, so none of them can belong to a later closer.
+    fixed. Files that are not listed were left by a failed attempt to close a bucket. Before it
+    deletes them, the caller must check that it still holds the closer's lease.
 
     Args:
         storage: Storage to search.

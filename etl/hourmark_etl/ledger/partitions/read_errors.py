@@ -82,8 +82,8 @@ def record_read_errors(
         errors: One error per partition that could not be read; if empty, nothing is changed.
 
     Returns:
-        The errors that the ledger did not contain at the same offset, with the time of the next
-        retry; empty if all were known.
+        The new errors with the time of their next retry; empty if there are none. An error is new
+        if the ledger had no error of the partition at the same offset.
 
     Raises:
         StaleDriver: Another process has taken over the lease; nothing was changed.
