@@ -68,7 +68,10 @@ def style() -> tuple[Check, ...]:
 
 
 def class_archive() -> Check:
-    """Return a check that writes the class-data archive for Spark, unless it exists."""
+    """Return a check that creates the class-data archive for Spark, unless it exists.
+
+    Tests that start Spark then start faster, because Java loads classes from the archive.
+    """
     return Check("class archive", (sys.executable, "-m", "hourmark_infra.checks.class_archive"))
 
 
@@ -209,7 +212,7 @@ def test(
             "--quick, --long, --containers, --acceptance and --pythons exclude each "
             "other; run one after the other"
         )
-    root = project("the tests are")
+    root = checkout_root("the tests")
     if pythons:
         interpreters = found()
         code = run_checks([checks_of(interpreters)], root)
@@ -259,14 +262,14 @@ def plan(
     return Plan(((*style(), tests("pytest", marks, arguments)),))
 
 
-def project(what: str) -> Path:
+def checkout_root(subject: str) -> Path:
     """Return the root folder of the source checkout that contains this module.
 
     Commands that need files from the checkout, such as the tests, call this function first.
 
     Args:
-        what: Subject and verb of the error message. For example, `the tests are` results in "the
-            tests are not part of an installed Hourmark".
+        subject: What needs the checkout, in the plural, for the error message. For example, `the
+            tests` results in "the tests are not part of an installed Hourmark".
 
     Returns:
         The folder that contains `pyproject.toml`.
@@ -278,6 +281,6 @@ def project(what: str) -> Path:
     root = Path(__file__).parents[3]
     if not (root / "pyproject.toml").is_file():
         raise UsageError(
-            f"{what} not part of an installed Hourmark; use a checkout, with ./hourmark"
+            f"{subject} are not part of an installed Hourmark; use a checkout, with ./hourmark"
         )
     return root
