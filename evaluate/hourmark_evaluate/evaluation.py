@@ -65,7 +65,7 @@ def evaluate(
 
     If a trial fails, the result contains the reason. If the servers do not recover from a trial,
     the remaining trials are reported as not tried. At the end, all topics of this run are deleted.
-    Topics that cannot be deleted within 180 s are reported as progress.
+    Topics that cannot be deleted within 180 s are listed in a progress message.
 
     Args:
         environment: The clusters and the user's options.

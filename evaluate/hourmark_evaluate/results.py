@@ -72,10 +72,10 @@ class Disturbance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderTakeover:
-    """The outcome of removing the leading worker of a mirror that has several workers.
+    """The outcome of killing or pausing the leading worker of MirrorMaker 2, the mirror.
 
-    The leading worker distributes the work to all workers, as in Kafka Connect. If it is killed or
-    paused, another worker must replace it.
+    The workers of a mirror form a Kafka Connect group, whose leader distributes the work. If the
+    leader is removed, another worker must replace it.
 
     Attributes:
         how: How the worker was removed: "killed" or "paused".
@@ -230,7 +230,7 @@ class TrialResult:
 
     @property
     def tried(self) -> bool:
-        """Whether the trial was tried, including a trial that was aborted."""
+        """True if the trial took place, even if it was aborted later."""
         return not self.not_tried
 
 

@@ -90,7 +90,7 @@ class SourceLine:
 
     @property
     def blank(self) -> bool:
-        """Whether the line is empty apart from carriage returns and line feeds.
+        """True if the line is empty apart from carriage returns and line feeds.
 
         It is always False for a piece of a line that exceeds the size limit.
         """
