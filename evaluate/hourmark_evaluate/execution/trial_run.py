@@ -60,9 +60,10 @@ class RecoveryFailed(Unavailable):
 
 
 class TrialRun:
-    """One running trial of Kafka under load: its producer, its faults, and its observations so far.
+    """A running trial: a load of test records on Kafka, during which faults are injected.
 
-    Use `start_trial_run` to create it. That function starts the load and cleans up at the end.
+    Use `start_trial_run` to create an object. That function starts the load, and cleans up at the
+    end.
 
     Attributes:
         environment: The clusters, the operations on servers, and the user's options.
@@ -137,7 +138,7 @@ class TrialRun:
             description: Description of the fault for the report.
             start: Function that starts the fault, for example by stopping a broker.
             undo: Function that undoes the fault. It must be idempotent, because it is called again
-                after an error, and every 15 s until `has_recovered` returns True.
+                after an error, and every 15 s until the servers have recovered.
             duration_s: Duration of the fault in seconds, after `is_effective` has returned True.
             has_recovered: Function that returns whether the servers have recovered.
             victim: Component that must recover. "mirror" also requires that all records sent are

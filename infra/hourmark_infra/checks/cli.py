@@ -17,7 +17,11 @@ from typing import NamedTuple
 import click
 
 from hourmark.errors import UsageError
-from hourmark_infra.checks.pythons import checks_of, found, untested
+from hourmark_infra.checks.pythons import (
+    describe_missing_versions,
+    find_interpreters,
+    installation_checks,
+)
 from hourmark_infra.checks.running import Check, Output, run_checks
 from hourmark_infra.java.find import export_java_home
 
@@ -51,12 +55,12 @@ ACCEPTANCE_MARKS = "acceptance"  # likewise
 REPORTS = Path(".pytest_cache", "reports")
 
 
-def style() -> tuple[Check, ...]:
-    """Return the four static checks of the project, in execution order.
+def static_checks() -> tuple[Check, ...]:
+    """Return the static checks of the source code: linting, format, import rules and types.
 
     Returns:
-        Checks that run `ruff check`, `ruff format --check`, `lint-imports` (import rules) and
-        `mypy`. Each command runs in the root folder of the checkout.
+        Checks that run `ruff check`, `ruff format --check`, `lint-imports` and `mypy`, in this
+        order. Each command runs in the root folder of the checkout.
     """
     tools = Path(sys.executable).parent
     return (
@@ -140,7 +144,7 @@ def whole_suite(arguments: Sequence[str]) -> Plan:
                 ),
             ),
             (
-                *style(),
+                *static_checks(),
                 tests(
                     "tests without servers",
                     WITHOUT_SERVERS,
@@ -214,9 +218,9 @@ def test(
         )
     root = checkout_root("the tests")
     if pythons:
-        interpreters = found()
-        code = run_checks([checks_of(interpreters)], root)
-        for line in untested(interpreters):
+        interpreters = find_interpreters()
+        code = run_checks([installation_checks(interpreters)], root)
+        for line in describe_missing_versions(interpreters):
             click.echo(line, err=True)
         sys.exit(code)
     export_java_home()
@@ -247,19 +251,19 @@ def plan(
         return whole_suite(arguments)
     if quick:
         chosen_tests = tests("pytest", QUICK_MARKS, (*QUICK_WORKERS, *QUICK_EXAMPLES, *arguments))
-        return Plan((style(), (chosen_tests,)))
+        return Plan((static_checks(), (chosen_tests,)))
     if long_tier and all(argument.startswith("--") for argument in arguments):
         return Plan(
             (
                 (
-                    *style(),
+                    *static_checks(),
                     class_archive(),
                     tests("pytest", LONG_MARKS, (*SERVER_WORKERS, *arguments)),
                 ),
             ),
         )
     marks = LONG_MARKS if long_tier else DEFAULT_MARKS
-    return Plan(((*style(), tests("pytest", marks, arguments)),))
+    return Plan(((*static_checks(), tests("pytest", marks, arguments)),))
 
 
 def checkout_root(subject: str) -> Path:
