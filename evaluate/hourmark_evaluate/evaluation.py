@@ -180,7 +180,7 @@ def stack_environment(
     clock: Clock,
     report_progress: Callable[[str], None],
 ) -> TrialEnvironment:
-    """Return the brokers and the mirror of a running local stack as the environment for trials.
+    """Return the brokers and MirrorMaker 2 of a running local stack as the environment for trials.
 
     The brokers' metrics are available only if the stack was created with JMX enabled.
 

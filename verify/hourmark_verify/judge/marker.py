@@ -134,7 +134,7 @@ class OmittedRecords(_MarkerModel):
     last_offset: Count
 
 
-class IncompleteRanges(_MarkerModel):
+class PossiblyMissingRanges(_MarkerModel):
     """The byte ranges of log files whose events may be missing from a bucket.
 
     Attributes:
@@ -203,7 +203,7 @@ class Marker(_MarkerModel):
     set_aside: Count = 0
     set_aside_records: list[OmittedRecords] = Field([])
     left_out: Count = 0
-    lacks: IncompleteRanges | None = None
+    lacks: PossiblyMissingRanges | None = None
     lost: dict[str, Count] = Field({})
     unknown: dict[str, Count] = Field({})
     unrepeatable: list[str] = Field([])

@@ -173,7 +173,7 @@ class JudgeReport:
 
     @property
     def compared(self) -> int:
-        """Number of events and dead letters for which the source line or API record was found."""
+        """Number of events and dead letters that were compared with their source line or API record."""
         return self.posted + sum(file.in_buckets + file.dead_letters for file in self.files)
 
     @property
