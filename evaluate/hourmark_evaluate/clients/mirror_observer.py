@@ -32,7 +32,7 @@ class _Sample:
 
 
 class PositionChecker:
-    """Checks that MirrorMaker 2 has copied all records below the offsets that it committed.
+    """A checker that compares the offsets that MirrorMaker 2 committed with the copied records.
 
     MirrorMaker 2, called the mirror, commits for each source partition the offset up to which it
     has copied records to the target cluster. The caller takes samples of these offsets. A sample is
@@ -120,7 +120,7 @@ class PositionChecker:
 
 
 class MirroredLoadObserver:
-    """Checks under load that MirrorMaker 2 copies all records below the offsets that it commits.
+    """An observer that checks under load whether MirrorMaker 2 copies what it commits as copied.
 
     MirrorMaker 2, called the mirror, copies the topics of the load from the edge cluster to the
     central cluster, the target. Call `poll` repeatedly while records are copied, then `finish` for

@@ -48,7 +48,7 @@ def read_closing_states(hdfs: WebHdfsReader, root: str) -> dict[str, TypeClosing
 
 
 class ClosingStallDetector:
-    """Measures the time since a bucket was last closed, to detect that closing has stalled.
+    """A timer that measures how long ago the last bucket was closed, to detect a stall.
 
     Call `update` regularly with the current closing state, and then read `stalled_s`.
 
