@@ -61,7 +61,7 @@ def evaluate(
     command: str,
     save: Callable[[Evaluation], None] = lambda _: None,
 ) -> Evaluation:
-    """Run the named trials in order and return the result of the evaluation.
+    """Run trials, which test Kafka under load and faults, and return their results.
 
     If a trial fails, the result contains the reason. If the servers do not recover from a trial,
     the remaining trials are reported as not tried. At the end, all topics of this run are deleted.

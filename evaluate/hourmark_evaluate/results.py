@@ -236,7 +236,7 @@ class TrialResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """The result of one run of several trials.
+    """The result of one run of `hourmark evaluate`: several trials, which test Kafka under load.
 
     Attributes:
         version: Version of the software.

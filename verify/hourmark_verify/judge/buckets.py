@@ -60,7 +60,7 @@ class StoredBucket:
     def label(self, time_ms: int) -> str:
         """Return the label of the interval that contains a time.
 
-        The interval has the length of this bucket, but need not be that of this bucket.
+        The interval is as long as that of this bucket, but may be at another time.
 
         Args:
             time_ms: Time in Unix milliseconds.
