@@ -69,7 +69,7 @@ def evaluate(
 
     Args:
         environment: The clusters and the user's options.
-        names: Names of the trials to run; each must be a key of `TRIALS`.
+        names: Names of the trials to run, in this order; each must be a key of `TRIALS`.
         where: Where the clusters are, for the report: "the local stack" or "clusters of the user".
         command: The command line that repeats the run, for the report.
         save: Function that is called after each trial with the result so far, to preserve it if the
