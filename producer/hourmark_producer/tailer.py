@@ -230,7 +230,7 @@ class Tailer:
             self.files,
             self.counters,
             reasons,
-            self.checkpoint.occasions(),
+            self.checkpoint.recent_losses(),
             finished=finished,
             goodbye=goodbye,
         )
@@ -387,7 +387,7 @@ class Tailer:
             CheckpointFailed: The checkpoint cannot be read.
         """
         return dict.fromkeys(self.claims.sources, SourceBalance()) | read_current_balances(
-            self.checkpoint.read_books, self.files
+            self.checkpoint.read_accounting, self.files
         )
 
     def render_metrics(self) -> bytes:

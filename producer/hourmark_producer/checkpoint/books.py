@@ -253,12 +253,12 @@ def read_accounting(db: sqlite3.Connection) -> AccountingSnapshot:
 
 
 def compute_balances(
-    books: AccountingSnapshot, unread: Mapping[str, int]
+    snapshot: AccountingSnapshot, unread: Mapping[str, int]
 ) -> dict[str, SourceBalance]:
     """Compute the byte balance of each source: observed bytes, and their current states.
 
     Args:
-        books: The accounting as stored in the checkpoint.
+        snapshot: The accounting as stored in the checkpoint.
         unread: Maps each file id to the number of bytes after the offset of the file, including
             destroyed bytes that are not yet counted as lost. A file without an entry counts as 0.
 
@@ -266,7 +266,7 @@ def compute_balances(
         Maps each source name to its balance, in sorted order.
     """
     offsets, pending = Counter[str](), Counter[str]()
-    for row in books.files:
+    for row in snapshot.files:
         offsets[row.source] += row.offset
         pending[row.source] += unread.get(row.file_id, 0)
     return {
@@ -278,12 +278,12 @@ def compute_balances(
             skipped=total.skipped,
             lost=total.lost,
         )
-        for source, total in sorted(books.totals.items())
+        for source, total in sorted(snapshot.totals.items())
     }
 
 
 def read_current_balances(
-    read_books: Callable[[], AccountingSnapshot], files: Iterable[TrackedFile]
+    read_snapshot: Callable[[], AccountingSnapshot], files: Iterable[TrackedFile]
 ) -> dict[str, SourceBalance]:
     """Compute the byte balance of each source while the tailer is running.
 
@@ -292,29 +292,29 @@ def read_current_balances(
     unread bytes.
 
     Args:
-        read_books: Function that reads the accounting from the checkpoint.
+        read_snapshot: Function that reads the accounting from the checkpoint.
         files: The tracked files. They are iterated once for each read.
 
     Returns:
         Maps each source name to its balance, in sorted order.
 
     Raises:
-        CheckpointFailed: `read_books` could not read the checkpoint.
+        CheckpointFailed: `read_snapshot` could not read the checkpoint.
     """
-    books, unread = read_books(), dict[str, int]()
+    snapshot, unread = read_snapshot(), dict[str, int]()
     for _ in range(_LOOKS):
         by_id = {file.file_id: file for file in files}
         found = {
             row.file_id: _count_unread_bytes(by_id[row.file_id], row)
-            for row in books.files
+            for row in snapshot.files
             if row.file_id in by_id
         }
         unread = {file_id: count for file_id, count in found.items() if count is not None}
         if len(unread) == len(found):
             break
         time.sleep(_BETWEEN_S)
-        books = read_books()
-    return compute_balances(books, unread)
+        snapshot = read_snapshot()
+    return compute_balances(snapshot, unread)
 
 
 def _count_unread_bytes(file: TrackedFile, row: FileAccountingRow) -> int | None:

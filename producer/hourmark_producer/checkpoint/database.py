@@ -268,7 +268,7 @@ def save_account(
 def mark_source_scanned(source: str) -> Change:
     """Return the SQL statement that marks a source as scanned at least once.
 
-    `Checkpoint.begun` returns these sources. Execute the statement with `Checkpoint.commit`.
+    `Checkpoint.scanned_sources` returns these sources. Execute the statement with `Checkpoint.commit`.
 
     Args:
         source: Name of the source.
@@ -417,13 +417,13 @@ class Checkpoint:
         self._waiting: deque[_Ticket] = deque()
 
     @classmethod
-    def create(cls, path: Path, host_id: str, *, begun: Sequence[str] = ()) -> None:
+    def create(cls, path: Path, host_id: str, *, scanned: Sequence[str] = ()) -> None:
         """Create an empty checkpoint at `path`, atomically and durably.
 
         Args:
             path: Where to create it. An existing file is replaced.
             host_id: Id of this host.
-            begun: Names of sources that count as already scanned. All their files are read from the
+            scanned: Names of sources that count as already scanned. All their files are read from the
                 start.
 
         Raises:
@@ -436,7 +436,7 @@ class Checkpoint:
         try:
             db.executescript(f"BEGIN;{_SCHEMA}{_BEGUN}")
             db.execute("INSERT INTO meta VALUES (?,?)", (FORMAT, host_id))
-            for source in begun:
+            for source in scanned:
                 db.execute(*mark_source_scanned(source))
             db.execute("COMMIT")
         except sqlite3.Error as error:
@@ -627,7 +627,7 @@ class Checkpoint:
                 restore_account(file, *accounts[file.file_id])
         return files + [orphaned_ranges_to_file(ranges) for ranges in in_flight.values()]
 
-    def begun(self) -> set[str]:
+    def scanned_sources(self) -> set[str]:
         """Return the names of the sources that were scanned at least once.
 
         A source also counts as scanned if the checkpoint contains its files or byte totals, because
@@ -684,7 +684,7 @@ class Checkpoint:
             for source in known.keys() | unknown.keys()
         }
 
-    def read_books(self) -> books.AccountingSnapshot:
+    def read_accounting(self) -> books.AccountingSnapshot:
         """Return the accounting of all sources: bytes seen, acknowledged, skipped and lost.
 
         All numbers are from the same moment.
@@ -714,7 +714,7 @@ class Checkpoint:
                 f"the checkpoint cannot be read: {error}; check the disk"
             ) from error
 
-    def occasions(self) -> list[Loss]:
+    def recent_losses(self) -> list[Loss]:
         """Return the most recent losses of file content.
 
         Returns:

@@ -43,7 +43,7 @@ def add_named_files(
     Raises:
         CheckpointFailed: The checkpoint cannot be read or written. Nothing was added.
     """
-    begun, known = checkpoint.begun(), {file.file_id for file in checkpoint.files()}
+    begun, known = checkpoint.scanned_sources(), {file.file_id for file in checkpoint.files()}
     added: list[NamedFile] = []
     for source in sources:
         if source.name in begun or source.read_from != "start" or source.ignore_older_seconds:

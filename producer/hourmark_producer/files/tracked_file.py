@@ -579,13 +579,13 @@ class TrackedFiles:
         files: Files to track from the start, usually those in the checkpoint.
 
     Attributes:
-        looks: Number of completed full scans, each of which checks all files of all sources.
+        scans_completed: Number of completed full scans, each of which checks all files of all sources.
         packed: Compressed files that are being read, or compared with other files to find out
             whether they contain unread lines.
     """
 
     def __init__(self, files: Iterable[TrackedFile]) -> None:
-        self.looks = 0
+        self.scans_completed = 0
         self.packed = set[TrackedFile]()
         self._by_id: dict[str, TrackedFile] = {}
         self._by_inode: _Index = {}

@@ -76,17 +76,19 @@ class StartPositions:
     `changes_for`, and call `record_commit`. Not thread-safe.
     """
 
-    def __init__(self, sources: Sequence[TailedSource], begun: Iterable[str], clock: Clock) -> None:
+    def __init__(
+        self, sources: Sequence[TailedSource], scanned: Iterable[str], clock: Clock
+    ) -> None:
         """Initialize with the settings of all sources.
 
         Args:
             sources: Configurations of the sources.
-            begun: Names of the sources that an earlier run of the tailer scanned. New files in
+            scanned: Names of the sources that an earlier run of the tailer scanned. New files in
                 these sources are read from the start.
             clock: Clock of this host, used to determine the age of files.
         """
         self._sources = {source.name: source for source in sources}
-        self._begun = set(begun)
+        self._scanned = set(scanned)
         self._written = set[str]()  # first scanned in this scan
         self._seen: str | None = None
         self._left_out: dict[str, dict[str, tuple[int, int]]] = {}  # inodes by path, by source
@@ -99,7 +101,7 @@ class StartPositions:
         this call, it no longer applies to sources that `record_commit` recorded as scanned. All
         calls of `record_scan` until the next call of this method belong to the same scan.
         """
-        self._begun |= self._written
+        self._scanned |= self._written
 
     def record_scan(self, source: str, findings: PatternFindings) -> None:
         """Record the files that a scan of one source found.
@@ -195,7 +197,7 @@ class StartPositions:
             OSError: The file cannot be read.
         """
         read_from = self._sources[source].read_from
-        if source in self._begun or read_from == "start":
+        if source in self._scanned or read_from == "start":
             return FilePosition(generation=generation)
         if (
             read_from != "end"
@@ -224,7 +226,7 @@ class StartPositions:
                 changes.save_account(file.file_id, position),
                 count_skipped(file.place.source, position.offset),
             ]
-        if self._seen is not None and self._seen not in self._begun | self._written:
+        if self._seen is not None and self._seen not in self._scanned | self._written:
             made.append(changes.mark_source_scanned(self._seen))
         return made
 

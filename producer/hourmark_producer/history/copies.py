@@ -277,7 +277,7 @@ def _is_hardly_known(
     return head.startswith(known.head[: known.offset]) if known.offset else is_younger
 
 
-def awaited_origins(files: TrackedFiles) -> set[TrackedFile]:
+def possible_origins(files: TrackedFiles) -> set[TrackedFile]:
     """Return the tracked files that may be the originals of unread copies.
 
     Do not stop tracking these files until the possible copies have been compared with them. The
@@ -298,7 +298,7 @@ def awaited_origins(files: TrackedFiles) -> set[TrackedFile]:
     return {origin for file in unread for origin in _namesakes(files, file)}
 
 
-def held_copy_size(files: TrackedFiles, file: TrackedFile) -> int:
+def largest_unread_copy(files: TrackedFiles, file: TrackedFile) -> int:
     """Return the size of the largest copy that can replace a deleted or truncated file.
 
     Such a copy is open and unread, and contains all bytes that were read from the original. The
@@ -332,7 +332,7 @@ def held_copy_size(files: TrackedFiles, file: TrackedFile) -> int:
     return max(sizes)
 
 
-def end_of_lines(descriptor: int) -> int:
+def end_of_last_line(descriptor: int) -> int:
     """Return the offset after the last complete line of an open file.
 
     Only the last 64 KiB are searched. NUL bytes at the end of the file are ignored.
@@ -370,7 +370,7 @@ def _namesakes(files: TrackedFiles, file: TrackedFile) -> Iterator[TrackedFile]:
         )
 
 
-def end_of_copy(origin: CopyOrigin, descriptor: int) -> int:
+def first_new_offset(origin: CopyOrigin, descriptor: int) -> int:
     """Return the offset at which reading of a copy begins.
 
     The bytes before this offset are skipped, because they are read from the original. If the tailer
@@ -390,7 +390,7 @@ def end_of_copy(origin: CopyOrigin, descriptor: int) -> int:
     status = os.fstat(descriptor)
     if not origin.is_still_read or status.st_size <= origin.known.offset:
         return min(status.st_size, origin.known.offset)
-    end, rest = max(end_of_lines(descriptor), origin.known.offset), origin.file.rest
+    end, rest = max(end_of_last_line(descriptor), origin.known.offset), origin.file.rest
     if rest is not None and rest.reading_inode == status.st_ino:
         return min(
             end, rest.readable

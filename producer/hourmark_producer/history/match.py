@@ -7,7 +7,7 @@ and changes neither. The caller makes the decision durable (`skip_copied_bytes`,
 | content | decisions |
 |---|---|
 | `UnreadFile`: an open plain file that has not been read yet | `NewContent`, `CopyOf` |
-| `NewCompressedFile`: a compressed file that no scan has seen as a plain file | `ReadUpTo`, `AlreadyRead`, `Undecidable` |
+| `NewCompressedFile`: a compressed file that no scan has seen as a plain file | `ReadFrom`, `AlreadyRead`, `Undecidable` |
 | `LostContent`: the unread content of a file that vanished or was truncated | `FoundInFile`, `Undecidable` |
 
 `match` raises `RetryLater` if the decision depends on something that is still changing. A wrong
@@ -76,10 +76,10 @@ from hourmark_producer.files.waits import RetryLater
 from hourmark_producer.history.copies import (
     CopyCandidate,
     CopyOrigin,
-    awaited_origins,
     describe_candidate,
-    end_of_copy,
     find_origin,
+    first_new_offset,
+    possible_origins,
 )
 from hourmark_producer.history.holders import (
     CandidateComparer,
@@ -169,7 +169,7 @@ class CopyOf:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ReadUpTo:
+class ReadFrom:
     """Decision that a compressed file must be read from a given offset.
 
     `ContentMatcher.match` returns this decision for a `NewCompressedFile`. Offsets refer to the
@@ -257,13 +257,13 @@ class ContentMatcher:
     @overload
     def match(self, content: UnreadFile) -> NewContent | CopyOf: ...
     @overload
-    def match(self, content: NewCompressedFile) -> ReadUpTo | AlreadyRead | Undecidable: ...
+    def match(self, content: NewCompressedFile) -> ReadFrom | AlreadyRead | Undecidable: ...
     @overload
     def match(self, content: LostContent) -> FoundInFile | Undecidable: ...
 
     def match(
         self, content: UnreadFile | NewCompressedFile | LostContent
-    ) -> NewContent | CopyOf | ReadUpTo | AlreadyRead | FoundInFile | Undecidable:
+    ) -> NewContent | CopyOf | ReadFrom | AlreadyRead | FoundInFile | Undecidable:
         """Decide whether content was read before, or find the file that contains lost content.
 
         Args:
@@ -273,7 +273,7 @@ class ContentMatcher:
             The decision:
 
             - for an `UnreadFile`: `NewContent` or `CopyOf`
-            - for a `NewCompressedFile`: `ReadUpTo`, `AlreadyRead` or `Undecidable`
+            - for a `NewCompressedFile`: `ReadFrom`, `AlreadyRead` or `Undecidable`
             - for a `LostContent`: `FoundInFile` or `Undecidable`
 
         Raises:
@@ -350,7 +350,7 @@ class ContentMatcher:
         """
         return self._lost.count_lost_bytes(file)
 
-    def awaited_origins(self) -> set[TrackedFile]:
+    def possible_origins(self) -> set[TrackedFile]:
         """Return the tracked files that may be the originals of unread copies.
 
         Do not stop tracking these files until the possible copies have been compared with them.
@@ -358,7 +358,7 @@ class ContentMatcher:
         Returns:
             The possible originals; an empty set if there are none.
         """
-        return awaited_origins(self.files)
+        return possible_origins(self.files)
 
     def check_stopping(self) -> None:
         """Raise an exception if the tailer is stopping.
@@ -380,7 +380,7 @@ class ContentMatcher:
             now_s - file.changed_at_s,
         )
         origin = find_origin(self.files, file, candidate)
-        if origin is None or not (end := end_of_copy(origin, descriptor)):
+        if origin is None or not (end := first_new_offset(origin, descriptor)):
             return NewContent()
         return CopyOf(origin, end, candidate.read)
 
@@ -436,7 +436,7 @@ class ContentMatcher:
 
     def _match_compressed(
         self, file: TrackedFile, search: RemainderSearch
-    ) -> ReadUpTo | AlreadyRead | Undecidable:
+    ) -> ReadFrom | AlreadyRead | Undecidable:
         path = next(iter(search.candidates))
         anything = KnownContent(b"", 0, b"", 0)
         if (holder := self._holders.compare(file, path, anything, search)) is None:
@@ -469,7 +469,7 @@ class ContentMatcher:
                 content.flaw
                 or "there is not enough information to decide whether it was read before"
             )
-        return ReadUpTo(past or NEVER_READ, holder, ArchiveStamp.of(status))
+        return ReadFrom(past or NEVER_READ, holder, ArchiveStamp.of(status))
 
     def _note_unsuccessful(self, search: RemainderSearch) -> None:
         inodes = set(search.candidates.values())

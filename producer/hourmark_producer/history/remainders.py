@@ -38,7 +38,7 @@ from hourmark_producer.history.match import (
     FoundInFile,
     LostContent,
     NewCompressedFile,
-    ReadUpTo,
+    ReadFrom,
     Undecidable,
     skip_copied_bytes,
 )
@@ -199,7 +199,7 @@ class RemainderFinder:
                 if found.copy is not None:
                     self._skip(file, found.copy)
                 self._begin(file, search, found.holder)
-            case ReadUpTo():
+            case ReadFrom():
                 self._admit(file, found)
                 self._begin(file, search, found.holder)
             case AlreadyRead():
@@ -211,7 +211,7 @@ class RemainderFinder:
         position = skip_copied_bytes(self.checkpoint, file, copy)
         file.progress = dataclasses.replace(file.progress, position=position, quiet_to=copy.end)
 
-    def _admit(self, file: TrackedFile, found: ReadUpTo) -> None:
+    def _admit(self, file: TrackedFile, found: ReadFrom) -> None:
         # its position is at its first unread byte
         known = found.past
         position = dataclasses.replace(

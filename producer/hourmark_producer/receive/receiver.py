@@ -293,7 +293,7 @@ class SourceReceiver:
         if self._thread.ident is not None:
             self._thread.join(within_s)
 
-    def settle(self, within_s: float) -> bool:
+    def wait_until_written(self, within_s: float) -> bool:
         """Wait until all data that arrived before this call is on disk.
 
         Args:

@@ -55,7 +55,7 @@ class SegmentStore:
     """Stores the received lines of one source in files on disk, which are called segments.
 
     A segment is deleted once its lines are acknowledged. One thread appends lines. Another thread
-    may call `sealed_bytes`, `mark_done`, `save_last_line` and `remove`.
+    may call `complete_size`, `mark_done`, `save_last_line` and `remove`.
 
     Attributes:
         folder: Folder of the segments.
@@ -135,7 +135,7 @@ class SegmentStore:
         if self._descriptor is not None:
             self._seal()
 
-    def sealed_bytes(self, name: str) -> int | None:
+    def complete_size(self, name: str) -> int | None:
         """Return the size of a complete segment in bytes.
 
         Args:

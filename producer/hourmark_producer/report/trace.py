@@ -280,7 +280,7 @@ def _traced(
         source=file.source if file else None,
         file_id=file.file_id if file else None,
         generation=file.generation if file else None,
-        losses=sum(loss.path in noted for loss in known.occasions),
+        losses=sum(loss.path in noted for loss in known.recent_losses),
     )
 
 
@@ -332,9 +332,9 @@ def _is_anchored(descriptor: int, file: CheckpointedFile) -> bool:
 
 
 def _has_skipped_bytes(known: CheckpointSnapshot, source: str) -> bool:
-    if known.books is None:  # an older version did not count them
+    if known.accounting is None:  # an older version did not count them
         return True
-    balance = compute_balances(known.books, {}).get(source)
+    balance = compute_balances(known.accounting, {}).get(source)
     return balance is None or balance.skipped > 0
 
 

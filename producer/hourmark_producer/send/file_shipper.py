@@ -78,7 +78,7 @@ class FileShipper:
         sources: Configured sources by name.
         sizes: Current size limits of ranges.
         examiner: Determines whether an open file grew or was truncated, before it is read.
-        rests: Reads the unread content of files that vanished.
+        remainders: Reads the unread content of files that vanished.
         cutter: Cuts ranges from open files.
         spooler: Creates spooled ranges.
         acknowledgments: Records acknowledgements.
@@ -92,7 +92,7 @@ class FileShipper:
     sources: Mapping[str, TailedSource]
     sizes: AdaptiveRangeLimits
     examiner: FileExaminer
-    rests: RemainderFinder
+    remainders: RemainderFinder
     cutter: RangeCutter
     spooler: RangeSpooler
     acknowledgments: Acknowledgments
@@ -298,7 +298,7 @@ class FileShipper:
         if self.finishing or file.place.source not in self.sources:
             return None
         if (descriptor := file.descriptor) is None:
-            return None if file.rest is None else self.rests.next_cut(file, file.rest)
+            return None if file.rest is None else self.remainders.next_cut(file, file.rest)
         if file.retired:
             return None
         content = self.examiner.examine(file, descriptor)

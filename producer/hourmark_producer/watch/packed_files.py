@@ -57,7 +57,7 @@ class NewCompressedFiles:
         checkpoint: Database that records which compressed files were examined.
         schedule: Queue of files for the workers.
         retirement: Stops tracking compressed files and records losses.
-        beginnings: Decides which files the settings exclude.
+        start_positions: Decides which files the settings exclude.
         clock: Clock of this host.
         identify: Function that returns the identity of an open file.
 
@@ -74,7 +74,7 @@ class NewCompressedFiles:
         checkpoint: Checkpoint,
         schedule: Schedule,
         retirement: FileRetirement,
-        beginnings: StartPositions,
+        start_positions: StartPositions,
         clock: Clock,
         identify: Callable[[int], FileIdentity],
     ) -> None:
@@ -84,7 +84,11 @@ class NewCompressedFiles:
             schedule,
             clock,
         )
-        self._retirement, self._beginnings, self._identify = retirement, beginnings, identify
+        self._retirement, self._start_positions, self._identify = (
+            retirement,
+            start_positions,
+            identify,
+        )
         self._known = checkpoint.read(archives.read_archives)
         reading = ((id_, stamp.inode) for stamp, id_ in self._known.items() if id_ is not None)
         self._inodes = {id_: inode for id_, inode in reading if files.has(id_)}
@@ -280,7 +284,7 @@ class NewCompressedFiles:
         except OSError:  # renamed by now, or no room
             return False
         if any(
-            self._beginnings.should_exclude(source, name, status)
+            self._start_positions.should_exclude(source, name, status)
             for name in (path, *former_names(path))
         ):
             self._know([stamp])

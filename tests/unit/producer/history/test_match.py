@@ -35,7 +35,7 @@ from hourmark_producer.history.match import (
     LostContent,
     NewCompressedFile,
     NewContent,
-    ReadUpTo,
+    ReadFrom,
     Undecidable,
     UnreadFile,
 )
@@ -190,7 +190,7 @@ def compressed(path: Path, content: bytes) -> TrackedFile:
 
 def match_compressed(
     files: list[TrackedFile], file: TrackedFile, checkpoint: Checkpoint, clock: FakeClock
-) -> ReadUpTo | AlreadyRead | Undecidable:
+) -> ReadFrom | AlreadyRead | Undecidable:
     path = Path(file.place.seen_at)
     matcher = ContentMatcher(TrackedFiles([*files, file]), checkpoint, clock)
     search = RemainderSearch({str(path): path.stat().st_ino})
@@ -202,7 +202,7 @@ def test_a_compressed_file_that_begins_like_no_other_was_never_read(
 ) -> None:
     log = tracked(tmp_path / "app.log", lines(200, 9000), 1000)
     match = match_compressed([log], compressed(tmp_path / "a.gz", CONTENT), checkpoint, clock)
-    assert isinstance(match, ReadUpTo)
+    assert isinstance(match, ReadFrom)
     assert (match.past, match.holder.content.readable) == (NEVER_READ, len(CONTENT))
 
 
@@ -221,7 +221,7 @@ def test_a_compressed_file_is_read_from_where_reading_of_a_departed_file_stopped
 ) -> None:
     checkpoint.commit(save_departed(position(CONTENT, 1000)))
     match = match_compressed([], compressed(tmp_path / "a.gz", CONTENT), checkpoint, clock)
-    assert isinstance(match, ReadUpTo)
+    assert isinstance(match, ReadFrom)
     assert match.past.offset == 1000
 
 
