@@ -101,7 +101,7 @@ class DeliveredFiles:
         """Remove a file, because it was found, or may have been written since."""
         self._contents.pop(file.file_id, None)
 
-    def discard_if_packed(self, file: TrackedFile, candidates: Iterable[str]) -> None:
+    def discard_if_compressed_later(self, file: TrackedFile, candidates: Iterable[str]) -> None:
         """Remove a vanished file if it may have been compressed after more was written to it.
 
         Compressors keep the modification time, so a compressed form that is newer than the file was

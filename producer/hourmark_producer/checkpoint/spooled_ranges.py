@@ -254,7 +254,7 @@ def remove_from_spool(sequence: int) -> Change:
     return _UNSPOOL, (sequence,)
 
 
-def mark_several_ranges_per_file() -> Change:
+def raise_checkpoint_format() -> Change:
     """Return the SQL statement to commit when a file gets a second unacknowledged range.
 
     It increases the format number of the checkpoint (the tailer's database). Earlier versions

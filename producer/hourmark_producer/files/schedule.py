@@ -179,18 +179,18 @@ class Schedule:
             action()
             return True
 
-    def scheduled_files(self, *, forget: bool = False) -> set[TrackedFile]:
+    def scheduled_files(self, *, reset: bool = False) -> set[TrackedFile]:
         """Return all files that are not idle, and all files added since the last reset.
 
         Args:
-            forget: Whether to reset the record of added files.
+            reset: Whether to reset the record of added files.
 
         Returns:
             A new set; empty if there are no such files.
         """
         with self._changed:
             touched = self._touched | self._held
-            if forget:
+            if reset:
                 self._touched = set()
             return touched
 

@@ -580,13 +580,13 @@ class TrackedFiles:
 
     Attributes:
         scans_completed: Number of completed full scans, each of which checks all files of all sources.
-        packed: Compressed files that are being read, or compared with other files to find out
+        compressed: Compressed files that are being read, or compared with other files to find out
             whether they contain unread lines.
     """
 
     def __init__(self, files: Iterable[TrackedFile]) -> None:
         self.scans_completed = 0
-        self.packed = set[TrackedFile]()
+        self.compressed = set[TrackedFile]()
         self._by_id: dict[str, TrackedFile] = {}
         self._by_inode: _Index = {}
         self._by_birth: _Index = {}
@@ -609,7 +609,7 @@ class TrackedFiles:
         """
         self._by_id[file.file_id] = file
         if file.is_compressed:
-            self.packed.add(file)
+            self.compressed.add(file)
         if not file.retired:
             self._by_name.setdefault(file.place.path, []).append(file)
             self._index(file)
@@ -669,7 +669,7 @@ class TrackedFiles:
             file: A tracked file.
         """
         self._by_id.pop(file.file_id, None)
-        self.packed.discard(file)
+        self.compressed.discard(file)
         self._unname(file, file.place.path, *file.other_names)
         self._unindex(file)
 

@@ -176,13 +176,13 @@ class ReadFrom:
     decompressed content.
 
     Attributes:
-        past: First bytes of the content, and the offset up to which it was read; `NEVER_READ`
+        history: First bytes of the content, and the offset up to which it was read; `NEVER_READ`
             (offset 0) if nothing was read.
         holder: The compressed file and the size of its content.
         stamp: Inode, size and modification time of the compressed file when it was compared.
     """
 
-    past: ContentHistory
+    history: ContentHistory
     holder: ContentHolder
     stamp: ArchiveStamp
 

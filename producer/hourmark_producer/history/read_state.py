@@ -83,14 +83,14 @@ class ReadStateResult(NamedTuple):
     """The result of `determine_read_state`.
 
     Attributes:
-        answer: Whether the content was read before.
-        past: Content that was read before. Bytes after `past.offset` must be read from the
+        state: Whether the content was read before.
+        history: Content that was read before. Bytes after `past.offset` must be read from the
             compressed file. None if `answer` is not READ, or if another tracked file supplies these
             bytes.
     """
 
-    answer: ReadState
-    past: ContentHistory | None = None
+    state: ReadState
+    history: ContentHistory | None = None
 
 
 class ContentStream(Protocol):

@@ -213,7 +213,7 @@ class RemainderFinder:
 
     def _admit(self, file: TrackedFile, found: ReadFrom) -> None:
         # its position is at its first unread byte
-        known = found.past
+        known = found.history
         position = dataclasses.replace(
             file.progress.position,
             offset=known.offset,

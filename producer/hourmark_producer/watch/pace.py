@@ -169,7 +169,7 @@ class PendingBytes:
             active_files: All files that changed or that are not completely acknowledged.
         """
         with self._lock:
-            touched = self._schedule.scheduled_files(forget=True)
+            touched = self._schedule.scheduled_files(reset=True)
             self._some = touched | {file for file in active_files if file.pending_bytes}
 
     def by_source(self) -> Counter[str]:

@@ -118,9 +118,9 @@ class NewCompressedFiles:
         Args:
             source: Name of the source.
         """
-        return any(file.place.source == source for file in self._files.packed)
+        return any(file.place.source == source for file in self._files.compressed)
 
-    def process_scan(self, source: str, paths: Iterable[str], *, settled: bool) -> bool:
+    def process_scan(self, source: str, paths: Iterable[str], *, is_complete: bool) -> bool:
         """Process the compressed files that a scan of one source found.
 
         Files that are already known or older than the previous scan are ignored. Workers examine
@@ -129,7 +129,7 @@ class NewCompressedFiles:
         Args:
             source: Name of the source.
             paths: Paths of the compressed files.
-            settled: Whether the source was scanned without errors and no folder changed during the
+            is_complete: Whether the source was scanned without errors and no folder changed during the
                 scan. If False, no file is processed.
 
         Returns:
@@ -140,8 +140,8 @@ class NewCompressedFiles:
         """
         here = _stamps(paths)
         self._here |= here
-        self._complete &= settled
-        if not settled:
+        self._complete &= is_complete
+        if not is_complete:
             return False
         scanned_ms = self.scanned_ms.get(source)
         if scanned_ms is None:
@@ -226,7 +226,7 @@ class NewCompressedFiles:
         """
         return file.never_had_content and any(
             other.suspected and other.place.source == file.place.source
-            for other in self._files.packed
+            for other in self._files.compressed
         )
 
     def find_compressed_form(self, file: TrackedFile) -> str | None:
@@ -333,7 +333,7 @@ class NewCompressedFiles:
         self._holding.remove(file)
 
     def _at_work(self) -> int:
-        return sum(file.rest is not None for file in self._files.packed)
+        return sum(file.rest is not None for file in self._files.compressed)
 
     def _know(self, stamps: list[ArchiveStamp]) -> None:
         if stamps:

@@ -200,10 +200,10 @@ class FileScanner:
             settled = not (findings.unsettled or findings.problems)
             if settled:
                 self._name_empty(source, findings)
-            if self._unseen.process_scan(source, findings.compressed, settled=settled):
+            if self._unseen.process_scan(source, findings.compressed, is_complete=settled):
                 seen.complete.add(source)
                 doubted = self._rotated.complete_search(
-                    source, began_ms, again=self._unseen.is_reading(source)
+                    source, began_ms, repeat=self._unseen.is_reading(source)
                 )
                 untold = [
                     path
@@ -596,7 +596,7 @@ class FileScanner:
             return False
         paths = [path for listing in listings.values() for path in listing.values()]
         paths += self._packed.get(file.place.source, ())
-        self.retirement.delivered.discard_if_packed(
+        self.retirement.delivered.discard_if_compressed_later(
             file, find_compressed_candidates(file, paths, COMPRESSED_SUFFIXES)
         )
         if self.remainders.is_remainder_pending(

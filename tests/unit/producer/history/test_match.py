@@ -203,7 +203,7 @@ def test_a_compressed_file_that_begins_like_no_other_was_never_read(
     log = tracked(tmp_path / "app.log", lines(200, 9000), 1000)
     match = match_compressed([log], compressed(tmp_path / "a.gz", CONTENT), checkpoint, clock)
     assert isinstance(match, ReadFrom)
-    assert (match.past, match.holder.content.readable) == (NEVER_READ, len(CONTENT))
+    assert (match.history, match.holder.content.readable) == (NEVER_READ, len(CONTENT))
 
 
 def test_a_compressed_file_of_a_log_that_is_read_on_needs_no_reading(
@@ -222,7 +222,7 @@ def test_a_compressed_file_is_read_from_where_reading_of_a_departed_file_stopped
     checkpoint.commit(save_departed(position(CONTENT, 1000)))
     match = match_compressed([], compressed(tmp_path / "a.gz", CONTENT), checkpoint, clock)
     assert isinstance(match, ReadFrom)
-    assert match.past.offset == 1000
+    assert match.history.offset == 1000
 
 
 def test_a_compressed_file_that_may_be_the_beginning_of_a_departed_one_is_undecidable(
