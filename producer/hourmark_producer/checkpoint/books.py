@@ -160,7 +160,7 @@ class SourceBalance:
 
     @property
     def off_by(self) -> int:
-        """Difference in bytes between `seen` and the sum of the other attributes.
+        """Accounting error in bytes: `seen` minus the sum of the other attributes.
 
         The value is 0 if the accounting is consistent. Any other value indicates a bug in the
         tailer.
@@ -255,10 +255,10 @@ def read_accounting(db: sqlite3.Connection) -> AccountingSnapshot:
 def compute_balances(
     snapshot: AccountingSnapshot, unread: Mapping[str, int]
 ) -> dict[str, SourceBalance]:
-    """Compute the byte balance of each source: observed bytes, and their current states.
+    """Compute the byte balance of each source: how many bytes were observed, and their states.
 
     Args:
-        snapshot: The accounting as stored in the checkpoint.
+        snapshot: Byte totals and file positions from the checkpoint.
         unread: Maps each file id to the number of bytes after the offset of the file, including
             destroyed bytes that are not yet counted as lost. A file without an entry counts as 0.
 
@@ -287,12 +287,12 @@ def read_current_balances(
 ) -> dict[str, SourceBalance]:
     """Compute the byte balance of each source while the tailer is running.
 
-    The positions in the checkpoint and in memory may differ while a file is being processed. In
-    this case, both are read again, up to five times. Files that still differ count as having no
-    unread bytes.
+    A position is written to the checkpoint a moment before it changes in memory. If the two differ
+    for a file, both are read again, up to five times. If they still differ, the file counts as
+    having no unread bytes.
 
     Args:
-        read_snapshot: Function that reads the accounting from the checkpoint.
+        read_snapshot: Function that reads the byte totals and file positions from the checkpoint.
         files: The tracked files. They are iterated once for each read.
 
     Returns:

@@ -225,15 +225,11 @@ def delete_file(file_id: str) -> list[Change]:
 def save_account(
     file_id: str, position: FilePosition, account: FileAccount | None = None
 ) -> Change:
-    """Return the SQL statement that saves the account of a file.
+    """Return the SQL statement that saves the sizes and truncations that scans observed of a file.
 
-    The account contains the sizes and truncations that scans observed since a sender thread last
-    examined the file. It is saved so that lost bytes are counted even after a restart. Execute the
-    statement with `Checkpoint.commit`.
-
-    The scanning thread may have an older position than the sender thread. Therefore, the statement
-    changes nothing if the existing row has a higher value of `settled`, the number of truncations
-    that are already accounted for.
+    These observations are called the account of the file. They are saved so that lost bytes are
+    counted even after a restart. Execute the statement with `Checkpoint.commit`. It changes nothing
+    if the checkpoint already accounts for later truncations of the file.
 
     Args:
         file_id: Id of the file.
@@ -266,9 +262,10 @@ def save_account(
 
 
 def mark_source_scanned(source: str) -> Change:
-    """Return the SQL statement that marks a source as scanned at least once.
+    """Return the SQL statement that records that a source was scanned at least once.
 
-    `Checkpoint.scanned_sources` returns these sources. Execute the statement with `Checkpoint.commit`.
+    `Checkpoint.scanned_sources` returns the recorded sources. Execute the statement with
+    `Checkpoint.commit`.
 
     Args:
         source: Name of the source.
@@ -317,14 +314,14 @@ def save_pre_truncation_position(file_id: str, position: FilePosition) -> Change
 
 
 def save_kept_bytes(file_id: str, generation: int, kept_to: int) -> Change:
-    """Return the SQL statement that saves how many read bytes remained after a truncation.
+    """Return the SQL statement that saves how many read bytes a truncated file still contains.
 
-    Each truncation begins a new generation of the file. Execute the statement with
+    If the file is truncated again, these bytes do not count as lost. Execute the statement with
     `Checkpoint.commit`.
 
     Args:
         file_id: Id of the file.
-        generation: Its current generation, which began with the truncation.
+        generation: Number of times the file was truncated, including this truncation.
         kept_to: Offset up to which the file contains bytes that were read before the truncation.
 
     Returns:
@@ -334,10 +331,12 @@ def save_kept_bytes(file_id: str, generation: int, kept_to: int) -> Change:
 
 
 def save_pre_truncation_position_if_current(file_id: str, position: FilePosition) -> Change:
-    """Return a conditional SQL statement that saves the position of a file before a truncation.
+    """Return the SQL statement that saves a pre-truncation position unless it is outdated.
 
-    Execute it with `Checkpoint.commit`. It changes nothing if the generation in the table `files`
-    differs from that of `position`, or if the table does not contain the file.
+    Use it instead of `save_pre_truncation_position` if another thread may have changed the position
+    of the file. The statement changes nothing if the generation in the table `files` differs from
+    that of `position`, or if the table does not contain the file. Execute it with
+    `Checkpoint.commit`.
 
     Args:
         file_id: Id of the file.
@@ -586,8 +585,9 @@ class Checkpoint:
     def files(self) -> list[TrackedFile]:
         """Return all files in the checkpoint, with their unacknowledged byte ranges.
 
-        Unacknowledged ranges of a file that was deleted from the checkpoint are returned in a
-        substitute file. It is marked as retired, so that nothing more is read from it.
+        A file may have been deleted from the checkpoint while some of its ranges are unacknowledged.
+        Its ranges are returned in a placeholder file that is marked as retired, which means that
+        nothing more is read from it.
 
         Returns:
             The files; an empty list if the checkpoint is empty.
@@ -630,8 +630,8 @@ class Checkpoint:
     def scanned_sources(self) -> set[str]:
         """Return the names of the sources that were scanned at least once.
 
-        A source also counts as scanned if the checkpoint contains its files or byte totals, because
-        early versions did not record scans.
+        Early versions did not record scans. Therefore, a source also counts as scanned if the
+        checkpoint contains files or byte totals of the source.
         """
         with self._database:
             rows = self._db.execute(
@@ -685,7 +685,7 @@ class Checkpoint:
         }
 
     def read_accounting(self) -> books.AccountingSnapshot:
-        """Return the accounting of all sources: bytes seen, acknowledged, skipped and lost.
+        """Return the byte totals of all sources and the read positions of all files.
 
         All numbers are from the same moment.
 
@@ -715,7 +715,7 @@ class Checkpoint:
             ) from error
 
     def recent_losses(self) -> list[Loss]:
-        """Return the most recent losses of file content.
+        """Return the most recent losses: file content that was destroyed before it was read.
 
         Returns:
             The losses, oldest first, at most `OCCASIONS_MAX`; empty if nothing was lost.

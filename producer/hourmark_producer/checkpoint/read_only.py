@@ -81,8 +81,8 @@ class CheckpointSnapshot(NamedTuple):
         files: Tracked files, ordered by source and latest path.
         losses: Total losses of all runs, by source name.
         recent_losses: The latest individual losses, oldest first; empty if nothing was lost.
-        accounting: Byte totals of all sources; None if the checkpoint was written by a version that did
-            not count them.
+        accounting: Byte totals of all sources; None if the checkpoint was written by a version that
+            did not count them.
     """
 
     host_id: str

@@ -33,7 +33,8 @@ class Truncation(NamedTuple):
     Attributes:
         high: Largest content size observed before the truncation, in bytes.
         low: Content size at the scan that detected the truncation, in bytes.
-        is_replaced: Whether the content was replaced, so that none of the earlier content is left.
+        is_replaced: Whether the file now has entirely different content, so that none of the
+            earlier content is left.
         head: First bytes of the earlier content.
     """
 
@@ -73,7 +74,8 @@ class TruncationEffect(NamedTuple):
 def find_no_copies(_head: bytes, _read_to: int) -> int:
     """Return 0, which means that no other file contains the content.
 
-    Pass this function to `assess_truncations` to ignore copies in other files.
+    Pass this function as the argument `find` of `assess_truncations` to count lost bytes without
+    searching other files.
     """
     return 0
 
@@ -95,8 +97,8 @@ def assess_truncations(
             truncation. They do not count as lost.
 
     Returns:
-        The verdict and the number of lost bytes. If `truncations` is empty, `TruncationVerdict.SAME`
-        and 0.
+        The verdict and the number of lost bytes. Without truncations, the verdict is
+        `TruncationVerdict.SAME` and the number is 0.
     """
     verdict, lost, read_to = TruncationVerdict.SAME, 0, offset
     for high, low, other, head in truncations:

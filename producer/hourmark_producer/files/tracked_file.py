@@ -114,17 +114,16 @@ class SpooledRange(NamedTuple):
 class FileProgress:
     """An immutable snapshot of how far a file was read and acknowledged.
 
-    Before a sender thread reads from a file, it examines the file: it checks whether the file grew
-    or was truncated.
+    Before a sender thread reads from a file, it examines whether the file grew or was truncated.
 
     Attributes:
         position: Position of the next byte to read from the file.
         in_flight: Byte ranges that were read and are stored on disk until a delivery service
             acknowledges them. The ranges of each generation are in file order.
-        quiet_to: Offset up to which the bytes after `position` are known to contain no line end.
-        examined_scan: Value of `TrackedFile.due` at the latest examination; -1 if there was none.
-            If the current value is higher, a later scan detected a change that has not been
-            examined yet.
+        quiet_to: Offset up to which the unread bytes are known to contain no line end.
+        examined_scan: Number of the latest scan that had detected a change when the file was last
+            examined; -1 if it was not examined. If `TrackedFile.due` is higher, a later scan
+            detected another change.
         examined_at_s: Time of the latest examination in monotonic seconds; -1 if there was none in
             this run.
     """
@@ -172,9 +171,9 @@ class Fingerprints(NamedTuple):
 class FileAccount(NamedTuple):
     """Sizes and truncations of a file that scans observed since its latest examination.
 
-    A sender thread examines a file before it reads from the file. The account is saved in the
-    checkpoint. Bytes that are destroyed meanwhile are therefore counted as lost even after a
-    restart.
+    A sender thread examines a file before it reads from it. Until then, the account records what
+    changed. It is saved in the checkpoint, so that bytes that are destroyed unread are counted as
+    lost even after a restart.
 
     Attributes:
         high: Largest content size since the latest truncation, in bytes.
@@ -190,7 +189,7 @@ class FileAccount(NamedTuple):
     def after_scan(
         self, size: int, found: Fingerprints | None, position: FilePosition
     ) -> FileAccount:
-        """Return an account that also includes the given scan. This account does not change.
+        """Return a copy of this account that includes the result of another scan.
 
         Args:
             size: Content size that the scan observed, in bytes.
@@ -198,7 +197,7 @@ class FileAccount(NamedTuple):
             position: Position up to which the file was read at its latest examination.
 
         Returns:
-            A new account. If the content is smaller than before or was replaced, `shrinks` has one
+            The new account. If the content is smaller than before or was replaced, `shrinks` has one
             more entry.
         """
         head, other = self.head[:size], False
@@ -218,15 +217,15 @@ class FileAccount(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FileObservation:
-    """Size and modification time of a file at the latest scan, and earlier changes.
+    """Size and modification time of a file at the latest scan, and changes before it.
 
     Attributes:
         size: Size of the content in bytes, without trailing NUL bytes; -1 if never observed.
         mtime_ns: Modification time in Unix nanoseconds; -1 if never observed.
         account: Sizes and truncations that scans observed since a sender thread last examined the
-            file. A sender examines a file before it reads from the file.
-        base_s: Value of `FileProgress.examined_at_s` when `account` began. If the current value
-            differs, the file was examined again, and `account` is outdated.
+            file, which it does before reading.
+        base_s: Time of this examination (`FileProgress.examined_at_s`). If the file was examined
+            again since, `account` is outdated.
         allocated: Size of the file in bytes, including trailing NUL bytes; -1 if never observed.
     """
 
@@ -258,7 +257,7 @@ class FileObservation:
         found: Fingerprints | None,
         size: int | None = None,
     ) -> FileObservation:
-        """Return an observation that also includes the given scan. This object does not change.
+        """Return a copy of this observation that includes the result of another scan.
 
         Args:
             status: Result of `os.stat` or `os.fstat`.
@@ -269,7 +268,7 @@ class FileObservation:
                 the file.
 
         Returns:
-            A new observation. If the scan detected a truncation, its account contains it.
+            The new observation. If the scan detected a truncation, its account contains it.
         """
         account = self.account_since(progress)
         if size is None:
@@ -311,15 +310,15 @@ NEVER = FileObservation(size=-1, mtime_ns=-1, account=FileAccount(0), base_s=-2.
 class EarlierGenerations:
     """How far a file was read before each of its truncations.
 
-    The positions are used to recognize copies of the truncated content. The content of a file
-    between two truncations is called a generation.
+    The tailer uses these positions to recognize copies of the truncated content. The content of a
+    file between two truncations is called a generation.
 
     Attributes:
         latest: Position up to which the previous generation was read; None if there is none.
         older: Positions up to which earlier generations were read, oldest first. Their `anchor` may
             be missing.
-        kept: A pair of a generation number and a byte count. The count is the number of bytes at
-            the start of this generation that were read before the truncation.
+        kept: Number of a generation, and the number of bytes at its start that were already read
+            before the truncation and remained in the file.
     """
 
     latest: FilePosition | None = None
@@ -352,10 +351,9 @@ class EarlierGenerations:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class SenderState:
-    """The state of sending one file.
+    """The state of sending one file, used only by the sender thread that has the file.
 
-    Only the sender thread to which the file is assigned uses it. It is not saved: each run of the
-    tailer starts with the defaults.
+    It is not saved: each run of the tailer starts with the defaults.
 
     Attributes:
         failures: Number of consecutive failures to read or send the file; determines the retry
@@ -364,12 +362,12 @@ class SenderState:
             and grows by 1 with each acknowledgement.
         flush_at_s: Time in monotonic seconds at which an incomplete last record is sent anyway;
             None if there is no such record.
-        nuls: The latest NUL bytes found in the file, which the writer may replace with text:
+        nuls: The latest NUL bytes found in the file, which the writer may still replace with text:
             generation of the file, content size in bytes, and time of detection in monotonic
             seconds.
-        counted_from: Number of completed scans when lost bytes were first detected. They are
-            counted as lost some scans later, unless a copy of the file is found. None if no lost
-            bytes are waiting to be counted.
+        counted_from: Number of completed scans when lost bytes were detected. The tailer waits some
+            more scans for a copy of the file before it counts the bytes as lost. None if it is not
+            waiting.
     """
 
     failures: int = 0
@@ -448,7 +446,8 @@ class TrackedFile:
     def kept_to(self) -> int:
         """Offset up to which the file still contains bytes that were read before its truncation.
 
-        0 if there are no such bytes. They do not count as lost if the file is truncated again.
+        These bytes do not count as lost if the file is truncated again. The value is 0 if the file
+        was not truncated or none of these bytes are left.
         """
         generation, kept_to = self.earlier.kept
         return kept_to if generation == self.progress.position.generation else 0
@@ -490,7 +489,7 @@ class TrackedFile:
 
     @property
     def is_settled(self) -> bool:
-        """Whether a sender has processed the latest change, and all ranges are acknowledged.
+        """Whether all detected changes are processed and all byte ranges are acknowledged.
 
         Bytes may still be unread, for example an unterminated last line.
         """
@@ -579,9 +578,9 @@ class TrackedFiles:
         files: Files to track from the start, usually those in the checkpoint.
 
     Attributes:
-        scans_completed: Number of completed full scans, each of which checks all files of all sources.
-        compressed: Compressed files that are being read, or compared with other files to find out
-            whether they contain unread lines.
+        scans_completed: Number of completed full scans, each of which checks all files of all
+            sources.
+        compressed: Compressed files that are being read, or examined for unread lines.
     """
 
     def __init__(self, files: Iterable[TrackedFile]) -> None:
@@ -694,10 +693,9 @@ class TrackedFiles:
         return self._by_inode.get((device, inode))
 
     def is_displaced(self, file: TrackedFile) -> bool:
-        """Return whether the inode of a file no longer belongs to this file.
+        """Return whether the inode of a deleted file has been reused by another tracked file.
 
-        True if the file was deleted and another tracked file has its inode. Also True if the file
-        is retired, because nothing more is read from it.
+        Also True for a retired file, which is a file from which nothing more is read.
 
         Args:
             file: A tracked file.
