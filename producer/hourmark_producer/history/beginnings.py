@@ -72,8 +72,13 @@ class StartPositions:
     """Determines which new files are read, and at which offset reading begins.
 
     Applies the settings `read_from`, `exclude` and `ignore_older_seconds` of all sources. For each
-    source, first call `record_scan`. Then handle its new files, commit the statements from
-    `changes_for`, and call `record_commit`. Not thread-safe.
+    scan, call `begin_scan`. Then, for each source:
+
+    1. Call `record_scan`.
+    2. Handle the new files with `should_exclude` and `start_position`.
+    3. Commit the statements from `changes_for`, and call `record_commit`.
+
+    Not thread-safe.
     """
 
     def __init__(
@@ -97,9 +102,9 @@ class StartPositions:
     def begin_scan(self) -> None:
         """Begin a new scan of all sources.
 
-        The setting `read_from` applies only to files that the first scan of a source finds. After
-        this call, it no longer applies to sources that `record_commit` recorded as scanned. All
-        calls of `record_scan` until the next call of this method belong to the same scan.
+        The setting `read_from` applies only to files that the first scan of a source finds. This call
+        ends the first scan of each source for which `record_commit` was called; later files of these
+        sources are read from their start.
         """
         self._scanned |= self._written
 

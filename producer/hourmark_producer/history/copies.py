@@ -64,7 +64,9 @@ class CopyCandidate(NamedTuple):
 def describe_candidate(
     descriptor: int, now_s: float, found_s_ago: float, changed_s_ago: float
 ) -> CopyCandidate:
-    """Create the input of `find_origin` for an open uncompressed file.
+    """Return the properties of an open uncompressed file that may be a copy of another file.
+
+    Pass the result to `find_origin`.
 
     Args:
         descriptor: File descriptor, open for reading.
@@ -96,8 +98,9 @@ class CopyOrigin(NamedTuple):
     Attributes:
         file: The original file.
         known: Position up to which the original was read.
-        is_still_read: Whether the tailer reads the bytes after `known` from the original. If False,
-            for example because the original was deleted, these bytes must be read from the copy.
+        is_still_read: Whether the tailer continues to read the original after `known`. If False,
+            for example because the original was deleted, the bytes after `known` must be read from
+            the copy.
     """
 
     file: TrackedFile
@@ -278,10 +281,10 @@ def _is_hardly_known(
 
 
 def possible_origins(files: TrackedFiles) -> set[TrackedFile]:
-    """Return the tracked files that may be the originals of unread copies.
+    """Return the tracked files of which unread files may be copies, judging by their names.
 
-    Do not stop tracking these files until the possible copies have been compared with them. The
-    originals are selected by their names only.
+    Keep tracking these files until the contents have been compared. Otherwise, the tailer cannot
+    recognize the copies and sends their lines again.
 
     Args:
         files: All tracked files.
@@ -299,9 +302,9 @@ def possible_origins(files: TrackedFiles) -> set[TrackedFile]:
 
 
 def largest_unread_copy(files: TrackedFiles, file: TrackedFile) -> int:
-    """Return the size of the largest copy that can replace a deleted or truncated file.
+    """Return the size of the largest unread copy of a deleted or truncated file.
 
-    Such a copy is open and unread, and contains all bytes that were read from the original. The
+    Only open files that contain all bytes that were read from the original count as copies. The
     tailer continues in the copy at the position of the original, so the bytes in the copy are not
     lost.
 
@@ -371,18 +374,18 @@ def _namesakes(files: TrackedFiles, file: TrackedFile) -> Iterator[TrackedFile]:
 
 
 def first_new_offset(origin: CopyOrigin, descriptor: int) -> int:
-    """Return the offset at which reading of a copy begins.
+    """Return the offset of the first byte of a copy that must be read from the copy.
 
-    The bytes before this offset are skipped, because they are read from the original. If the tailer
-    still reads the original, all complete lines of the copy are skipped. If the original was
-    deleted or truncated, only the bytes that were read before are skipped.
+    The bytes before it are skipped, because they are read from the original. If the tailer still
+    reads the original, all complete lines of the copy are skipped. If the original was deleted or
+    truncated, only the bytes that were already read are skipped.
 
     Args:
         origin: The original, from `find_origin`.
         descriptor: File descriptor of the copy, open for reading.
 
     Returns:
-        Offset of the first byte to read from the copy; 0 if nothing is skipped.
+        The offset; 0 if nothing is skipped.
 
     Raises:
         OSError: The copy cannot be read.

@@ -186,11 +186,11 @@ class LostContentSearch:
         self.was_used = False
 
     def __call__(self, head: bytes, read_to: int) -> int:
-        """Return the number of removed bytes that another file contains.
+        """Return how many bytes of removed content another file contains.
 
-        For content that was partly read, open copies of the file are searched. For unread content,
-        the largest content that begins with the same bytes is used. Later calls do not use it
-        again.
+        If part of the content was read, only open copies of the file are searched. Otherwise, all files
+        of the source are searched for content that begins with the same bytes. The largest one is used,
+        and later calls do not use it again.
 
         Args:
             head: First bytes of the removed content. They identify it in other files.

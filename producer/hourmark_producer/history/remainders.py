@@ -149,7 +149,8 @@ class RemainderFinder:
     def next_cut_of_truncated(self, file: TrackedFile, high: int) -> RangeCut | None:
         """Return the next byte range of content that was truncated before it was read.
 
-        The range is read from a copy of the file.
+        The range is read from a copy of the file. Call this method until it returns None before you
+        read the new content of the file.
 
         Args:
             file: The truncated file.
@@ -238,7 +239,7 @@ class RemainderFinder:
 
     def _begin(self, file: TrackedFile, search: RemainderSearch, found: ContentHolder) -> None:
         path, content = found
-        plain = self.matcher.claim(file, search, path)
+        plain = self.matcher.open_and_reserve(file, search, path)
         try:
             if search.truncated_at is None:
                 self._keep_size(file, content.readable)

@@ -155,7 +155,7 @@ class ReceivingInput(Protocol):
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether all data that has arrived can be read from the registered file descriptors.
+        """Whether no data is waiting that the input cannot read at the moment.
 
         False, for example, while connections cannot be accepted. The source is then not reported as
         caught up.
@@ -270,10 +270,10 @@ class SourceReceiver:
             self.losses.add(why, unknown=1)
 
     def commit_losses(self) -> bool:
-        """Record the losses of the previous run in the checkpoint.
+        """Record the collected losses of the source in the checkpoint.
 
-        Call it for a source that does not receive in this run, before the source is reported as
-        caught up.
+        Call this method for a source that does not receive in this run, before the source is reported
+        as caught up. Data may have been lost at the end of the previous run.
 
         Returns:
             Whether the losses are recorded. False if the checkpoint cannot be written.

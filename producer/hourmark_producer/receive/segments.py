@@ -204,11 +204,11 @@ class SegmentStore:
         return int(number), line
 
     def was_left_open(self) -> bool:
-        """Return whether the previous run of the receiver may have lost data.
+        """Return whether the marker file of a running receiver exists, so that data may be lost.
 
-        `mark_open` creates a marker file in the folder of the source, and `clear_open_mark` removes
-        it. The marker exists after a crash. After an orderly stop, it exists only if the input
-        loses data while no receiver runs.
+        `mark_open` creates the file in the folder of the source, and `clear_open_mark` removes it. It
+        exists after a crash. After an orderly stop, it exists only if the input loses data while no
+        receiver runs.
         """
         return (self.folder / _OPEN).exists()
 
@@ -316,17 +316,17 @@ def recover_segments(
 def segment_removal_changes(file: TrackedFile) -> tuple[list[Change], FilePosition | None]:
     """Return the SQL statements that record the deletion of a segment file.
 
-    A segment is a file to which a source such as syslog appends received lines. Execute the
-    statements with `Checkpoint.commit`.
+    A segment is a file to which a source such as syslog appends received lines. The statements
+    delete the file from the checkpoint. If the file system does not record birth times, a later
+    file with the same inode cannot be distinguished from it. In this case, the statements mark the
+    file as missing instead. Execute them with `Checkpoint.commit`.
 
     Args:
         file: The segment as a tracked file.
 
     Returns:
-        The statements with their parameters, and a position. If the file system records birth
-        times, the statements delete the file from the checkpoint, and the position is None.
-        Otherwise, they mark the file as missing. Reading of a later file with the same inode then
-        begins at the returned position.
+        The statements with their parameters; and the position at which reading of a later file with
+        the same inode begins, or None if the file is deleted from the checkpoint.
     """
     if file.identity.birth_ns:
         return changes.delete_file(file.file_id), None

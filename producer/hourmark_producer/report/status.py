@@ -88,8 +88,8 @@ class TailerStatus:
         state_dir: Path of its state folder.
         host_id: Host id of the tailer.
         at_ms: When this status was read, in Unix milliseconds.
-        standing: The latest snapshot that a tailer saved, possibly in an earlier run; None if there
-            is none.
+        standing: The latest state that a running tailer saved, possibly in an earlier run; None if
+            there is none.
         attention: Messages about problems that an operator should examine; empty if there are none.
         sources: Status of all sources, configured ones first.
         files: Status of all tracked files.

@@ -160,7 +160,9 @@ class _AnchorMatcher:
 
 
 class TraceStage(enum.Enum):
-    """Delivery stage of a line, as known to its log host. JSON output contains the values.
+    """How far a line was delivered, as far as its log host knows.
+
+    JSON output contains the values of the members.
 
     Attributes:
         NOT_FOLLOWED: The checkpoint does not contain the file.
@@ -171,7 +173,8 @@ class TraceStage(enum.Enum):
         ACKNOWLEDGED: A delivery service acknowledged the line.
         ACKNOWLEDGED_OR_SKIPPED: A delivery service acknowledged the line, or it was skipped as part
             of a copy or by a setting.
-        PACKED: The file is compressed, and the checkpoint does not contain its original.
+        PACKED: Unknown, because the file is compressed and the checkpoint does not contain its
+            original.
     """
 
     NOT_FOLLOWED = "not_followed"

@@ -133,16 +133,15 @@ class FileShipper:
         return more
 
     def is_small(self, file: TrackedFile) -> bool:
-        """Return whether all unread bytes of a file fit into one small range.
-
-        Pass such files to `step_batch`.
+        """Return whether a file can be sent with `step_batch`, because it has few unread bytes.
 
         Args:
             file: The file.
 
         Returns:
-            False also if the file has ranges in flight, is not open, or vanished or was truncated
-            and its unread content is being searched for.
+            True if all unread bytes of the file fit into one small range. False if they do not, if the
+            file is not open or has ranges in flight, or while unread content of it is being searched
+            for in other files.
         """
         progress = file.progress
         if progress.in_flight or file.descriptor is None or file.rest is not None:

@@ -127,7 +127,9 @@ class DescriptorBudget:
         self._held += 1
 
     def close_excess(self, file: TrackedFile) -> None:
-        """Close a file that was opened above the limit only to identify it.
+        """Close a file that was opened although the limit was reached.
+
+        Such a file is opened only to identify it and to read its first bytes.
 
         Args:
             file: A file to which `assign` gave a descriptor. It no longer counts as open.

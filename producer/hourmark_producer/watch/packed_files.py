@@ -56,7 +56,7 @@ class NewCompressedFiles:
         files: All tracked files. New compressed files are added to them.
         checkpoint: Database that records which compressed files were examined.
         schedule: Queue of files for the workers.
-        retirement: Stops tracking compressed files and records losses.
+        retirement: Used to stop tracking compressed files and to record losses.
         start_positions: Decides which files the settings exclude.
         clock: Clock of this host.
         identify: Function that returns the identity of an open file.
@@ -129,8 +129,8 @@ class NewCompressedFiles:
         Args:
             source: Name of the source.
             paths: Paths of the compressed files.
-            is_complete: Whether the source was scanned without errors and no folder changed during the
-                scan. If False, no file is processed.
+            is_complete: Whether the scan had no errors and no folder changed meanwhile. If False, no
+                file is processed.
 
         Returns:
             Whether all files were processed. If False, try again at the next scan.
@@ -215,14 +215,17 @@ class NewCompressedFiles:
         return True
 
     def may_be_under_examination(self, file: TrackedFile) -> bool:
-        """Return whether an empty file may be the original of a compressed file under examination.
+        """Return whether a vanished empty file may have become a file that is being examined.
+
+        It may have been written to and compressed after the last scan. If so, wait for the result of the
+        examination before you stop tracking the file.
 
         Args:
             file: A file that is no longer at its path.
 
         Returns:
-            False if the file had content at any scan. Such a file is identified by its content
-            instead.
+            True if a compressed file of the same source is being examined. False if none is, or if the
+            vanished file had content at any scan. Such a file is identified by its content instead.
         """
         return file.never_had_content and any(
             other.suspected and other.place.source == file.place.source
@@ -230,9 +233,10 @@ class NewCompressedFiles:
         )
 
     def find_compressed_form(self, file: TrackedFile) -> str | None:
-        """Find the compressed file that probably replaced a vanished empty file.
+        """Find the compressed copy of a file that vanished and was empty at every scan.
 
-        The files are matched by name. Each compressed file is returned at most once.
+        Such a file has no known content, so the copy is found by its name. A compressed file is
+        returned only once, so that it is not matched with two files.
 
         Args:
             file: A file that is no longer at its path.
