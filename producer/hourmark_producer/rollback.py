@@ -24,15 +24,15 @@ _END_IN_ORDER = (
 def obstacles(config: Config, older: OlderVersion) -> Iterator[Obstacle]:
     """Yield the reasons why an older version of the tailer cannot continue with this checkpoint.
 
-    `hourmark` checks them before an operator installs the older version. Each obstacle names the
-    affected object, the reason, and how to resolve the problem.
+    `hourmark rollback check` reports them.
 
     Args:
         config: Configuration of the tailer.
         older: The older version.
 
     Yields:
-        One obstacle per reason. Nothing if the older version can continue.
+        The affected object, the reason, and how to resolve the problem. Nothing if the older
+        version can continue.
 
     Raises:
         NothingToCheck: The state folder has no checkpoint.

@@ -160,7 +160,7 @@ class SourceBalance:
 
     @property
     def off_by(self) -> int:
-        """Accounting error in bytes: `seen` minus the sum of the other attributes.
+        """Return the accounting error in bytes: `seen` minus the sum of the other attributes.
 
         The value is 0 if the accounting is consistent. Any other value indicates a bug in the
         tailer.

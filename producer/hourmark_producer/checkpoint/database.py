@@ -422,8 +422,8 @@ class Checkpoint:
         Args:
             path: Where to create it. An existing file is replaced.
             host_id: Id of this host.
-            scanned: Names of sources that count as already scanned. All their files are read from the
-                start.
+            scanned: Names of sources that count as already scanned. All their files are read from
+                the start.
 
         Raises:
             CheckpointFailed: The database cannot be written; `path` is unchanged.
@@ -585,9 +585,9 @@ class Checkpoint:
     def files(self) -> list[TrackedFile]:
         """Return all files in the checkpoint, with their unacknowledged byte ranges.
 
-        A file may have been deleted from the checkpoint while some of its ranges are unacknowledged.
-        Its ranges are returned in a placeholder file that is marked as retired, which means that
-        nothing more is read from it.
+        A file may have been deleted from the checkpoint while some of its ranges are
+        unacknowledged. Its ranges are returned in a placeholder file that is marked as retired,
+        which means that nothing more is read from it.
 
         Returns:
             The files; an empty list if the checkpoint is empty.

@@ -69,7 +69,7 @@ class CheckpointedFile(NamedTuple):
 
     @property
     def in_flight(self) -> int:
-        """Total size of the unacknowledged ranges in bytes."""
+        """Return the number of bytes that were read but are not acknowledged yet."""
         return sum(spooled.end - spooled.start for spooled in self.spooled)
 
 

@@ -40,13 +40,13 @@ class BodyDamaged(Exception):
 
 
 class Extent(NamedTuple):
-    """The location of the compressed content of one byte range in the spool file.
+    """The location of the compressed content of one byte range in the body file.
 
     The tailer keeps the content of a byte range until a delivery service acknowledges it. Large
-    content is stored in the spool file (`BodyFile`), the rest in the checkpoint database.
+    content is stored in the body file (`BodyFile`), the rest in the checkpoint database.
 
     Attributes:
-        at: Offset of the first byte in the spool file.
+        at: Offset of the first byte in the body file.
         size: Size in bytes.
         ending: The last bytes of the content. They are compared with the file when the content is
             read, to detect that the file was replaced or damaged.
@@ -58,7 +58,7 @@ class Extent(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> Extent:
-        """Parse the text form of a location in the spool file, which `str(extent)` returns.
+        """Parse the text form of a location in the body file, which `str(extent)` returns.
 
         Args:
             text: The text, as the checkpoint database stores it.

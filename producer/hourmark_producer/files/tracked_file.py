@@ -78,7 +78,7 @@ class FilePosition:
 
     @property
     def is_identifying(self) -> bool:
-        """Whether the fingerprints are sufficient to identify the content in another file.
+        """Return whether the fingerprints are sufficient to recognize the content in another file.
 
         False if they are too short, or if all known lines are equal.
         """
@@ -106,7 +106,7 @@ class SpooledRange(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Size of the uncompressed range in bytes."""
+        """Return the size of the uncompressed range in bytes."""
         return self.range.end - self.range.start
 
 
@@ -138,12 +138,12 @@ class FileProgress:
 
     @property
     def unacknowledged(self) -> tuple[SpooledRange, ...]:
-        """The ranges in `in_flight` that no service has acknowledged, in the same order."""
+        """Return the ranges in `in_flight` that no service has acknowledged, in the same order."""
         return tuple(sent for sent in self.in_flight if not sent.acknowledged)
 
     @property
     def is_untouched(self) -> bool:
-        """Whether the file has never been read, and no sender has examined it in this run.
+        """Return whether the file has never been read, and no sender has examined it in this run.
 
         A sender examines a file for growth and truncation before it reads from the file.
         """
@@ -197,8 +197,8 @@ class FileAccount(NamedTuple):
             position: Position up to which the file was read at its latest examination.
 
         Returns:
-            The new account. If the content is smaller than before or was replaced, `shrinks` has one
-            more entry.
+            The new account. If the content is smaller than before or was replaced, `shrinks` has
+            one more entry.
         """
         head, other = self.head[:size], False
         if found is not None:
@@ -287,7 +287,7 @@ class FileObservation:
 
     @property
     def ends_with_nuls(self) -> bool:
-        """Whether the file ends with NUL bytes because its writer preallocated it.
+        """Return whether the file ends with NUL bytes, which shows that its writer preallocated it.
 
         When lines replace the NUL bytes, the file size does not change, and the modification time
         may stay the same. To detect changes, read the file.
@@ -296,7 +296,7 @@ class FileObservation:
 
     @property
     def stamp(self) -> tuple[int, int]:
-        """Size in bytes and modification time in nanoseconds, used to detect changes.
+        """Return the size in bytes and the modification time in nanoseconds, to detect changes.
 
         A write that replaces trailing NUL bytes may change neither value.
         """
@@ -327,9 +327,9 @@ class EarlierGenerations:
 
     @property
     def positions(self) -> tuple[FilePosition, ...]:
-        """All positions: first the latest one, then the others from oldest to newest.
+        """Return all positions: first the latest one, then the others from oldest to newest.
 
-        Empty if there are none.
+        The result is empty if there are none.
         """
         return self.older if self.latest is None else (self.latest, *self.older)
 
@@ -444,7 +444,7 @@ class TrackedFile:
 
     @property
     def kept_to(self) -> int:
-        """Offset up to which the file still contains bytes that were read before its truncation.
+        """Return how many bytes at the start of a truncated file were read before the truncation.
 
         These bytes do not count as lost if the file is truncated again. The value is 0 if the file
         was not truncated or none of these bytes are left.
@@ -454,7 +454,7 @@ class TrackedFile:
 
     @property
     def names(self) -> frozenset[str]:
-        """All known absolute paths of the file.
+        """Return all known absolute paths of the file.
 
         These are the first and the latest path, the target of a symbolic link, and the paths of
         other links.
@@ -465,12 +465,15 @@ class TrackedFile:
 
     @property
     def is_compressed(self) -> bool:
-        """Whether the path has the suffix of a compressed file. Such a file is decompressed."""
+        """Return whether the file is compressed, judging by the suffix of its path.
+
+        The tailer decompresses such a file when it reads it.
+        """
         return self.place.path.endswith(PACKED)
 
     @property
     def never_had_content(self) -> bool:
-        """Whether the file was empty at every scan, and nothing was read from it.
+        """Return whether the file was empty at every scan, and nothing was read from it.
 
         Such a file can be recognized only by its name.
         """
@@ -481,7 +484,7 @@ class TrackedFile:
 
     @property
     def is_gone(self) -> bool:
-        """Whether no more bytes can be read from the file, because it is retired or missing.
+        """Return whether no more bytes can be read from the file, because it is retired or missing.
 
         A file is retired when tracking ends; it is missing while no scan finds it.
         """
@@ -489,7 +492,7 @@ class TrackedFile:
 
     @property
     def is_settled(self) -> bool:
-        """Whether all detected changes are processed and all byte ranges are acknowledged.
+        """Return whether all detected changes are processed and all byte ranges are acknowledged.
 
         Bytes may still be unread, for example an unterminated last line.
         """
@@ -498,7 +501,7 @@ class TrackedFile:
 
     @property
     def is_read(self) -> bool:
-        """Whether all observed content is acknowledged, except for an unterminated last line.
+        """Return whether all observed content is acknowledged, except for an unterminated last line.
 
         Acknowledged means that a delivery service confirmed that Kafka stored the lines.
         """
@@ -506,10 +509,10 @@ class TrackedFile:
 
     @property
     def is_up_to_date(self) -> bool:
-        """Whether the file is present and unchanged, and a service acknowledged all of its content.
+        """Return whether the file is unchanged since its whole content was acknowledged.
 
-        Also False if the file ends with an unterminated line or with NUL bytes, or while its unread
-        content is being searched for in other files.
+        False if the file is missing, if it ends with an unterminated line or with NUL bytes, or
+        while its unread content is being searched for in other files.
         """
         progress, size = self.progress, self.observed.size  # one consistent moment
         position = progress.position
@@ -530,7 +533,7 @@ class TrackedFile:
 
     @property
     def pending_bytes(self) -> int:
-        """Number of unacknowledged bytes, including an unterminated last line.
+        """Return the number of unacknowledged bytes, including an unterminated last line.
 
         If the file is missing or no longer read, only the bytes stored for sending are counted.
         """

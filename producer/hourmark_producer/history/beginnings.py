@@ -102,9 +102,9 @@ class StartPositions:
     def begin_scan(self) -> None:
         """Begin a new scan of all sources.
 
-        The setting `read_from` applies only to files that the first scan of a source finds. This call
-        ends the first scan of each source for which `record_commit` was called; later files of these
-        sources are read from their start.
+        The setting `read_from` applies only to files that the first scan of a source finds. This
+        call ends the first scan of each source for which `record_commit` was called; later files of
+        these sources are read from their start.
         """
         self._scanned |= self._written
 

@@ -95,9 +95,10 @@ class CandidateRejected(OSError):
 
 
 class CandidateComparer:
-    """Searches candidate files for the unread content of a vanished or truncated file.
+    """Compares candidate files with the content that a vanished or truncated file lost.
 
-    Candidates are compressed files and copies, such as `app.log.1.gz` for `app.log`. Thread-safe.
+    The content is lost if it was not read in time. Candidates are compressed files and copies that
+    may contain it, such as `app.log.1.gz` for `app.log`. Thread-safe.
 
     Args:
         files: All tracked files.

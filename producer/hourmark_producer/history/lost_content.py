@@ -188,9 +188,9 @@ class LostContentSearch:
     def __call__(self, head: bytes, read_to: int) -> int:
         """Return how many bytes of removed content another file contains.
 
-        If part of the content was read, only open copies of the file are searched. Otherwise, all files
-        of the source are searched for content that begins with the same bytes. The largest one is used,
-        and later calls do not use it again.
+        If part of the content was read, only open copies of the file are searched. Otherwise, all
+        files of the source are searched for content that begins with the same bytes. The largest
+        one is used, and later calls do not use it again.
 
         Args:
             head: First bytes of the removed content. They identify it in other files.

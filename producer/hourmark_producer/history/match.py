@@ -359,8 +359,8 @@ class ContentMatcher:
     def possible_origins(self) -> set[TrackedFile]:
         """Return the tracked files of which unread files may be copies, judging by their names.
 
-        Keep tracking these files until the contents have been compared. Otherwise, the tailer cannot
-        recognize the copies and sends their lines again.
+        Keep tracking these files until the contents have been compared. Otherwise, the tailer
+        cannot recognize the copies and sends their lines again.
 
         Returns:
             The possible originals; an empty set if there are none.

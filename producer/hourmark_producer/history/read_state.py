@@ -66,7 +66,7 @@ class ContentHistory(NamedTuple):
 
     @property
     def is_identifying(self) -> bool:
-        """Whether the known bytes are sufficient to identify the content in another file.
+        """Return whether the known bytes are sufficient to recognize the content in another file.
 
         False if fewer than `IDENTIFYING_BYTES` (64) are known, or if all known lines are equal.
         """

@@ -155,7 +155,7 @@ class ReceivingInput(Protocol):
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether no data is waiting that the input cannot read at the moment.
+        """Return whether the input can read all data that has arrived.
 
         False, for example, while connections cannot be accepted. The source is then not reported as
         caught up.
@@ -272,8 +272,8 @@ class SourceReceiver:
     def commit_losses(self) -> bool:
         """Record the collected losses of the source in the checkpoint.
 
-        Call this method for a source that does not receive in this run, before the source is reported
-        as caught up. Data may have been lost at the end of the previous run.
+        Call this method for a source that does not receive in this run, before the source is
+        reported as caught up. Data may have been lost at the end of the previous run.
 
         Returns:
             Whether the losses are recorded. False if the checkpoint cannot be written.

@@ -86,17 +86,17 @@ class SegmentStore:
 
     @property
     def size(self) -> int:
-        """Total size of all existing segment files in bytes, including acknowledged ones."""
+        """Return the total size of all existing segment files in bytes, including acknowledged ones."""
         return sum(list(self._sealed.values())) + self._size
 
     @property
     def unwritten_bytes(self) -> int:
-        """Number of appended bytes that are kept in memory because a write to disk failed."""
+        """Return the number of appended bytes that are kept in memory because a write to disk failed."""
         return len(self._unwritten)
 
     @property
     def is_full(self) -> bool:
-        """Whether the receiver must stop reading.
+        """Return whether the receiver must stop reading.
 
         True if the total size has reached its limit, or if appended bytes could not be written to
         disk.
@@ -206,9 +206,9 @@ class SegmentStore:
     def was_left_open(self) -> bool:
         """Return whether the marker file of a running receiver exists, so that data may be lost.
 
-        `mark_open` creates the file in the folder of the source, and `clear_open_mark` removes it. It
-        exists after a crash. After an orderly stop, it exists only if the input loses data while no
-        receiver runs.
+        `mark_open` creates the file in the folder of the source, and `clear_open_mark` removes it.
+        It exists after a crash. After an orderly stop, it exists only if the input loses data while
+        no receiver runs.
         """
         return (self.folder / _OPEN).exists()
 

@@ -27,9 +27,9 @@ def local_tailer(config: Config, now_ms: int) -> ComponentStatus:  # noqa: ARG00
         now_ms: Not used. All status functions have this argument.
 
     Returns:
-        The status `RUNNING` or `NOT_RUNNING`, with its problems. For a running tailer, these are the
-        ongoing problems that it reports, such as a range that no service accepts. For a stopped
-        tailer, undelivered data is a problem. There are no problems if a tailer has never run on
+        The status `RUNNING` or `NOT_RUNNING`, with its problems. They include the ongoing problems
+        that a running tailer reports, such as a range that no service accepts. If no tailer is
+        running, undelivered data is a problem. There are no problems if a tailer has never run on
         this host.
 
     Raises:

@@ -188,7 +188,7 @@ class TraceStage(enum.Enum):
 
     @property
     def is_deliverable(self) -> bool:
-        """Whether the line exists and was delivered, was skipped, or will be delivered."""
+        """Return whether the line exists and was delivered, was skipped, or will be delivered."""
         return self not in (
             TraceStage.NOT_FOLLOWED,
             TraceStage.NO_SUCH_LINE,

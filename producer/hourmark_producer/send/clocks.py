@@ -44,9 +44,10 @@ class ClockReading(NamedTuple):
 
     @property
     def offset_ms(self) -> float:
-        """Milliseconds by which the service's clock is ahead of this host's monotonic clock.
+        """Return by how many milliseconds the service's clock is ahead of the monotonic clock.
 
-        The value is constant unless the service's clock is set or this machine is suspended.
+        The monotonic clock is that of this host. The value is constant unless the service's clock
+        is set or this machine is suspended.
         """
         return self.clock_ms - 1000 * self.at_s
 
@@ -113,7 +114,8 @@ class ServiceClocks:
             services: Names of the services to compare.
 
         Returns:
-            True if no two clocks agree. False if two clocks agree, or if there are no recent readings.
+            True if no two clocks agree. False if two clocks agree, or if there are no recent
+            readings.
         """
         return max(self._agreement_counts(self.recent_readings(services)).values(), default=0) == 1
 

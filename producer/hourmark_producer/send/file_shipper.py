@@ -139,9 +139,9 @@ class FileShipper:
             file: The file.
 
         Returns:
-            True if all unread bytes of the file fit into one small range. False if they do not, if the
-            file is not open or has ranges in flight, or while unread content of it is being searched
-            for in other files.
+            True if all unread bytes of the file fit into one small range. False if they do not, if
+            the file is not open or has ranges in flight, or while unread content of it is being
+            searched for in other files.
         """
         progress = file.progress
         if progress.in_flight or file.descriptor is None or file.rest is not None:

@@ -271,8 +271,9 @@ class CaughtUpClaim:
         """Return whether services acknowledged all lines that existed at a given time.
 
         Args:
-            since_s: The time, in seconds of this host's monotonic clock. If None, the result is whether
-                all lines that existed at the start of any scan in this run were acknowledged.
+            since_s: The time, in seconds of this host's monotonic clock. If None, the result is
+                whether all lines that existed at the start of any scan in this run were
+                acknowledged.
         """
         with self._lock:
             self._complete_attempt()

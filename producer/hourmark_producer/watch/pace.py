@@ -71,7 +71,7 @@ class ScanPace:
 
     @property
     def is_slow(self) -> bool:
-        """Whether the interval between full scans is longer than `scan_seconds`.
+        """Return whether the interval between full scans is longer than `scan_seconds`.
 
         If so, it is useful to watch folders for changes between scans.
         """

@@ -129,8 +129,8 @@ class NewCompressedFiles:
         Args:
             source: Name of the source.
             paths: Paths of the compressed files.
-            is_complete: Whether the scan had no errors and no folder changed meanwhile. If False, no
-                file is processed.
+            is_complete: Whether the scan had no errors and no folder changed meanwhile. If False,
+                no file is processed.
 
         Returns:
             Whether all files were processed. If False, try again at the next scan.
@@ -217,15 +217,16 @@ class NewCompressedFiles:
     def may_be_under_examination(self, file: TrackedFile) -> bool:
         """Return whether a vanished empty file may have become a file that is being examined.
 
-        It may have been written to and compressed after the last scan. If so, wait for the result of the
-        examination before you stop tracking the file.
+        It may have been written to and compressed after the last scan. If so, wait for the result
+        of the examination before you stop tracking the file.
 
         Args:
             file: A file that is no longer at its path.
 
         Returns:
-            True if a compressed file of the same source is being examined. False if none is, or if the
-            vanished file had content at any scan. Such a file is identified by its content instead.
+            True if a compressed file of the same source is being examined. False if none is, or if
+            the vanished file had content at any scan. Such a file is identified by its content
+            instead.
         """
         return file.never_had_content and any(
             other.suspected and other.place.source == file.place.source

@@ -45,8 +45,8 @@ class FileRetirement:
         counters: Counters of this run, to which losses are added.
         matcher: Counts the unread bytes that no other file contains.
         clock: Clock of this host.
-        delivered: Files that the previous run delivered completely. If they were deleted since then,
-            nothing was lost.
+        delivered: Files that the previous run delivered completely. If they were deleted since
+            then, nothing was lost.
     """
 
     files: TrackedFiles

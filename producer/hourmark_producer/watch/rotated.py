@@ -111,8 +111,8 @@ class RotatedFileSearch:
     def search_for_unfound(self, files: set[TrackedFile]) -> set[str]:
         """Request a search in the sources of files that the latest scan did not find.
 
-        These files may have been rotated. Only files that were not passed to the previous call cause a
-        search.
+        These files may have been rotated. Only files that were not passed to the previous call
+        cause a search.
 
         Args:
             files: All files that the latest scan did not find.
@@ -133,12 +133,12 @@ class RotatedFileSearch:
         Args:
             source: Name of the source.
             began_ms: Time at which the scan began, in Unix milliseconds.
-            repeat: Whether the next scan must repeat the search, for all files that were created since
-                the previous completed search.
+            repeat: Whether the next scan must repeat the search, for all files that were created
+                since the previous completed search.
 
         Returns:
-            Rotated files of which it is unknown whether they are new, because the clock was set back.
-            Maps each path to its `os.stat` result. Empty if the clock was not set back.
+            Rotated files of which it is unknown whether they are new, because the clock was set
+            back. Maps each path to its `os.stat` result. Empty if the clock was not set back.
         """
         if repeat:
             self._due.add(source)

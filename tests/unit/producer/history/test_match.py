@@ -163,7 +163,9 @@ def test_a_file_holds_the_lost_content_of_one_file_only(
     second = tracked(tmp_path / "app.log.old", CONTENT, 1000)
     (packed := tmp_path / "app.log.2.gz").write_bytes(gzip.compress(CONTENT))
     matcher = ContentMatcher(TrackedFiles([first, second]), checkpoint, clock)
-    matcher.open_and_reserve(first, RemainderSearch({str(packed): packed.stat().st_ino}), str(packed)).close()
+    matcher.open_and_reserve(
+        first, RemainderSearch({str(packed): packed.stat().st_ino}), str(packed)
+    ).close()
     assert match_lost(matcher, second, packed) == Undecidable()
     assert isinstance(match_lost(matcher, first, packed), FoundInFile)
 
