@@ -125,7 +125,7 @@ _DISK_ERRORS: Final = frozenset(
         sqlite3.SQLITE_BUSY,
     )
 )
-OCCASIONS_MAX: Final = 1000  # the counts keep them all
+RECENT_LOSSES_MAX: Final = 1000  # the counts keep them all
 
 Change = tuple[str, Sequence[Any]]  # a statement and its parameters
 _Found = TypeVar("_Found")
@@ -360,7 +360,7 @@ def add_loss(loss: Loss) -> list[Change]:
     """Return the SQL statements that record a loss.
 
     The loss is added to the totals of its source, and to the list of recent losses. The list
-    contains only the latest `OCCASIONS_MAX` losses. Execute the statements with
+    contains only the latest `RECENT_LOSSES_MAX` losses. Execute the statements with
     `Checkpoint.commit`.
 
     Args:
@@ -390,7 +390,7 @@ def add_loss(loss: Loss) -> list[Change]:
         ),
         (
             "DELETE FROM occasions WHERE number <= (SELECT max(number) FROM occasions) - ?",
-            (OCCASIONS_MAX,),
+            (RECENT_LOSSES_MAX,),
         ),
     ]
 
@@ -718,7 +718,7 @@ class Checkpoint:
         """Return the most recent losses: file content that was destroyed before it was read.
 
         Returns:
-            The losses, oldest first, at most `OCCASIONS_MAX`; empty if nothing was lost.
+            The losses, oldest first, at most `RECENT_LOSSES_MAX`; empty if nothing was lost.
         """
         with self._database:
             rows = self._db.execute(

@@ -389,7 +389,7 @@ class TrackedFile:
         earlier: How far the content before each truncation was read.
         sender: State that only the sender thread uses.
         descriptor: File descriptor; None while the file is closed.
-        held_since_s: When the file was last opened, in monotonic seconds.
+        opened_at_s: When the file was last opened, in monotonic seconds.
         observed: Size and changes that scans observed.
         due: Number of the scan that last detected a change; -1 if there was none.
         changed_at_s: Time of that scan in monotonic seconds.
@@ -414,7 +414,7 @@ class TrackedFile:
     | `progress`, `earlier`, `sender` | the sender thread that has the file; the scanning thread while no sender has it |
     | `observed`, `due`, `changed_at_s`, `saved` | the scanning thread |
     | `identity`, `place`, `target`, `other_names`, `deleted`, `retired` | the scanning thread |
-    | `descriptor`, `held_since_s` | the scanning thread, which closes it only while no sender has the file |
+    | `descriptor`, `opened_at_s` | the scanning thread, which closes it only while no sender has the file |
     | `rest` | the thread that starts the search; then the sender thread, and the scanning thread while no sender has the file |
     | `suspected`, `unfound` | the scanning thread; the sender thread once, when it has examined a compressed file or a candidate was renamed |
 
@@ -429,7 +429,7 @@ class TrackedFile:
     earlier: EarlierGenerations = EarlierGenerations()
     sender: SenderState = dataclasses.field(default_factory=SenderState)
     descriptor: int | None = None
-    held_since_s: float = 0.0
+    opened_at_s: float = 0.0
     observed: FileObservation = NEVER
     due: int = -1
     changed_at_s: float = 0.0
@@ -501,9 +501,10 @@ class TrackedFile:
 
     @property
     def is_read(self) -> bool:
-        """Return whether all observed content is acknowledged, except for an unterminated last line.
+        """Return whether all observed content is acknowledged.
 
-        Acknowledged means that a delivery service confirmed that Kafka stored the lines.
+        An unterminated last line is ignored. Acknowledged means that a delivery service confirmed
+        that Kafka stored the lines.
         """
         return self.is_settled and self.progress.quiet_to >= self.observed.size
 

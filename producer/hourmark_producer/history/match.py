@@ -383,7 +383,7 @@ class ContentMatcher:
         candidate = describe_candidate(
             descriptor,
             self._clock.now_ms() / 1000,
-            now_s - file.held_since_s,
+            now_s - file.opened_at_s,
             now_s - file.changed_at_s,
         )
         origin = find_origin(self.files, file, candidate)

@@ -86,12 +86,15 @@ class SegmentStore:
 
     @property
     def size(self) -> int:
-        """Return the total size of all existing segment files in bytes, including acknowledged ones."""
+        """Return the total size of all existing segment files in bytes.
+
+        Acknowledged segments that are not deleted yet are included.
+        """
         return sum(list(self._sealed.values())) + self._size
 
     @property
     def unwritten_bytes(self) -> int:
-        """Return the number of appended bytes that are kept in memory because a write to disk failed."""
+        """Return the number of appended bytes that are in memory because a write to disk failed."""
         return len(self._unwritten)
 
     @property

@@ -78,7 +78,7 @@ def tracked(path: Path, content: bytes, read_to: int) -> TrackedFile:
         identity=identity,
         place=FileLocation("app", str(path), str(path)),
         progress=progress,
-        held_since_s=-100.0,
+        opened_at_s=-100.0,
         changed_at_s=-100.0,
         observed=FileObservation(
             size=len(content), mtime_ns=0, account=account, base_s=progress.examined_at_s
