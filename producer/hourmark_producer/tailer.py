@@ -36,7 +36,7 @@ from hourmark_producer.report.summary import RunSummary, summarize_run
 from hourmark_producer.send.acknowledgments import DeadLetterCounts
 from hourmark_producer.send.client import DeliveryServiceClient
 from hourmark_producer.send.file_shipper import FileShipper
-from hourmark_producer.send.reports import CaughtUpClaims, HostReporter
+from hourmark_producer.send.reports import CaughtUpTimes, HostReporter
 from hourmark_producer.send.senders import SenderPool
 from hourmark_producer.watch.inotify import InotifyWatcher
 from hourmark_producer.watch.pace import PartialScans, PendingBytes, ScanPace
@@ -160,7 +160,7 @@ class Tailer:
     partial_scans: PartialScans
     hints: InotifyWatcher
     pending: PendingBytes
-    claims: CaughtUpClaims
+    claims: CaughtUpTimes
     reporter: HostReporter
     reloading: ReloadHandler | None = None
 

@@ -32,7 +32,7 @@ from hourmark_producer.send.file_examiner import FileExaminer
 from hourmark_producer.send.file_shipper import FileShipper
 from hourmark_producer.send.flight import InFlightSlots
 from hourmark_producer.send.range_spooler import RangeSpooler
-from hourmark_producer.send.reports import CaughtUpClaims, HostReporter
+from hourmark_producer.send.reports import CaughtUpTimes, HostReporter
 from hourmark_producer.send.senders import SenderPool
 from hourmark_producer.tailer import RunFailure, Tailer
 from hourmark_producer.watch.descriptors import DescriptorBudget
@@ -179,7 +179,7 @@ def wire_tailer(
         clock=clock,
         on_error=failure.record,
     )
-    claims = CaughtUpClaims(source.name for source in config.sources)
+    claims = CaughtUpTimes(source.name for source in config.sources)
     pending = PendingBytes(files, schedule)
 
     def source_reports(service: str) -> tuple[SourceReport, ...]:

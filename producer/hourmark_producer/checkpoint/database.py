@@ -277,9 +277,10 @@ def mark_source_scanned(source: str) -> Change:
 
 
 def save_link_target(file_id: str, path: str) -> Change:
-    """Return the SQL statement that saves the target of a symbolic link to a file.
+    """Return the SQL statement that saves the path to which a symbolic link to a file resolves.
 
-    Execute it with `Checkpoint.commit`.
+    The tailer then recognizes the file by either path. Execute the statement with
+    `Checkpoint.commit`.
 
     Args:
         file_id: Id of the file.
@@ -331,7 +332,7 @@ def save_kept_bytes(file_id: str, generation: int, kept_to: int) -> Change:
 
 
 def save_pre_truncation_position_if_current(file_id: str, position: FilePosition) -> Change:
-    """Return the SQL statement that saves a pre-truncation position unless it is outdated.
+    """Return the SQL statement that saves the position before a truncation unless it is outdated.
 
     Use it instead of `save_pre_truncation_position` if another thread may have changed the position
     of the file. The statement changes nothing if the generation in the table `files` differs from

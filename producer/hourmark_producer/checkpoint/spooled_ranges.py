@@ -36,7 +36,7 @@ _ENDING_BYTES: Final = 4  # zstd ends a frame with the checksum of what is in it
 
 
 class BodyDamaged(Exception):
-    """Raised when the stored body of a byte range is missing or differs from the written bytes."""
+    """Raised when the stored content of a byte range is missing or damaged."""
 
 
 class Extent(NamedTuple):

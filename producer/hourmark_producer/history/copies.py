@@ -114,8 +114,9 @@ def find_origin(
     """Find the original of an unread file that may be a copy.
 
     Files are compared only if their names suggest a copy, such as `app.log.1` and `app.log`. A file
-    is a copy if it has the same first bytes as the original, and also the same bytes before the
-    position up to which the original was read. A shorter file is compared at its own end.
+    is a copy if it contains the same first bytes as the original, and the same bytes before the
+    position up to which the original was read. If the file ends before this position, the bytes
+    before its end are compared instead.
 
     Args:
         files: All tracked files.

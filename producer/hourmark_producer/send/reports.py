@@ -196,7 +196,7 @@ class AcknowledgmentTarget(NamedTuple):
         )
 
 
-class CaughtUpClaim:
+class CaughtUpTime:
     """The time up to which services acknowledged all lines of one source. Thread-safe.
 
     Each full scan starts an attempt to move this time forward. The attempt succeeds once all files
@@ -290,7 +290,7 @@ class CaughtUpClaim:
             self._attempt = None
 
 
-class CaughtUpClaims:
+class CaughtUpTimes:
     """The times up to which services acknowledged all lines of each source. Thread-safe.
 
     Args:
@@ -301,7 +301,7 @@ class CaughtUpClaims:
     """
 
     def __init__(self, sources: Iterable[str]) -> None:
-        self._claims = {source: CaughtUpClaim() for source in sources}
+        self._claims = {source: CaughtUpTime() for source in sources}
         self.sources = tuple(self._claims)
 
     def start_attempts(

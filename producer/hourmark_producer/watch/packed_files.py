@@ -215,10 +215,10 @@ class NewCompressedFiles:
         return True
 
     def may_be_under_examination(self, file: TrackedFile) -> bool:
-        """Return whether a vanished empty file may have become a file that is being examined.
+        """Return whether a file under examination may be the compressed copy of a vanished file.
 
-        It may have been written to and compressed after the last scan. If so, wait for the result
-        of the examination before you stop tracking the file.
+        The vanished file was empty at every scan, but may have been written to and compressed after
+        the last one. If so, wait for the result of the examination before you stop tracking it.
 
         Args:
             file: A file that is no longer at its path.
