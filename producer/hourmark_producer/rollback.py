@@ -24,6 +24,8 @@ _END_IN_ORDER = (
 def obstacles(config: Config, older: OlderVersion) -> Iterator[Obstacle]:
     """Yield the reasons why an older version of the tailer cannot continue with this checkpoint.
 
+    `hourmark rollback check` reports them.
+
     Args:
         config: Configuration of the tailer.
         older: The older version.
