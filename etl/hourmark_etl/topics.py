@@ -204,7 +204,7 @@ def resolve_positions(
 class SiteCluster(Protocol):
     """Protocol for the Kafka metadata queries that are needed to close hourly buckets.
 
-    `hourmark.kafka.clients.Cluster` is the implementation.
+    `hourmark.kafka.clients.Cluster` implements it.
     """
 
     @property
@@ -246,9 +246,10 @@ class SiteCluster(Protocol):
 
 
 class CentralCluster(SiteCluster, Protocol):
-    """Protocol for Kafka metadata queries to the central cluster.
+    """Protocol for the Kafka metadata queries that the ETL sends to the central cluster.
 
-    It adds the queries that detect recreated topics and truncated logs.
+    In addition to the queries of `SiteCluster`, it returns the cluster id and detects logs that
+    have lost records.
     """
 
     def cluster_id(self) -> str:

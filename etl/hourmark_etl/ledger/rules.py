@@ -66,9 +66,9 @@ class LedgerRules:
 
         A rules revision is one version of the complete declarations of event types, sources and
         schemas. Call this method after an older copy of the ledger was restored, because the copy
-        lacks later revisions. Hours then wait again for every source of an added revision. If the
-        ledger had no rules at all, no event types are created; call `put` to create the declared
-        types.
+        lacks later revisions. Open hours are then not closed before all log sources that the added
+        revisions declare have delivered. If the ledger had no rules at all, no event types are
+        created; call `put` to create the declared types.
 
         Args:
             topic_rules: All revisions in the Kafka topic of rules.

@@ -86,18 +86,16 @@ def load_schema_checks(database: Database, checks: dict[int, SchemaCheck]) -> No
 def find_schema_error(
     event_type: str, schema_id: int, known: KnownSchema | DamagedRow | None
 ) -> Finding | None:
-    """Check whether events of a type can be written with a schema id.
-
-    The ledger is the state database of the ETL.
+    """Return the reason why events of a type cannot be stored in a bucket with a schema id.
 
     Args:
         event_type: Name of the event type.
         schema_id: Schema id of the events.
         known: The ledger's entry for the schema id, the error of its damaged row, or None if the
-            ledger does not have the id.
+            ledger (the ETL's state database) does not have the id.
 
     Returns:
-        The error, which is not raised; None if the events can be written.
+        The reason as an exception, which is not raised; None if the events can be stored.
     """
     if isinstance(known, DamagedRow):
         return Finding(str(known))

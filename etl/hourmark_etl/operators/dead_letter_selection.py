@@ -79,9 +79,9 @@ class DeadLetterCount:
 
     Attributes:
         letters: Number of dead letters.
-        first: Earliest time of observation as ISO 8601 text; `~`, which sorts after every time,
-            while the group is empty.
-        last: Latest time of observation as ISO 8601 text; empty while the group is empty.
+        first: Earliest time of observation as ISO 8601 text. For an empty group, this is `~`, which
+            sorts after every time.
+        last: Latest time of observation as ISO 8601 text; "" for an empty group.
     """
 
     letters: int = 0
@@ -223,14 +223,15 @@ def format_dead_letter(dead_letter: Event) -> Iterator[str]:
 
 
 def format_next_steps(dead_letters: Iterable[Event]) -> Iterator[str]:
-    """Yield what an operator does about dead letters, once for each source and reason.
+    """Yield the recommended next step for each source and reason of some dead letters, as text.
 
     Args:
         dead_letters: Decoded dead letters.
 
     Yields:
-        One line for each source and reason, at most five (`STEPS_SHOWN`) and the number of others,
-        and a line with the runbook. Nothing without dead letters.
+        One line for each source and reason. If there are more than five (`STEPS_SHOWN`), one line
+        states the number of the others. The last line names the runbook. Nothing is yielded if
+        there are no dead letters.
     """
     groups: dict[tuple[str, str], list[Event]] = {}
     for letter in dead_letters:

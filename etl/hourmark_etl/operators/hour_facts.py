@@ -47,7 +47,9 @@ def read_frontier(database: Database, event_type: str, bucket_seconds: int) -> F
 def read_manifests(
     database: Database, frontier: Frontier | None, event_type: str, hour: Hour
 ) -> tuple[Manifest | None, Manifest | None]:
-    """Return the manifest of an hour's bucket, or else of the bucket that skips the hour.
+    """Read the manifest of an hour's bucket, or of the next bucket if the hour was skipped.
+
+    Hours before an event type's first hour are skipped, and have no bucket, if they have no events.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -56,9 +58,8 @@ def read_manifests(
         hour: The hour.
 
     Returns:
-        The manifest of the hour's own bucket, and that of the first bucket after it. The first is
-        None if the hour has no closed bucket. The second is None if it has one, if no later bucket
-        is closed, and for hours that a back-fill cannot have skipped.
+        A pair of manifests, of which at most one is not None: that of the hour's own bucket, and
+        that of the first closed bucket after an hour that may have been skipped.
 
     Raises:
         DamagedRow: A ledger row of the buckets is damaged.

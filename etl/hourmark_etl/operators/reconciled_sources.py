@@ -251,9 +251,7 @@ def known_origin_hours(type_facts: TypeFacts, window: ReconciliationWindow) -> s
 
 
 def bucket_counts(manifest: Manifest, hour_s: int) -> BucketCounts:
-    """Extract the counts that are compared with the ledger from the manifest of a closed bucket.
-
-    The ledger is the state database of the ETL.
+    """Extract the event counts from a closed bucket's manifest, to compare them with the ledger.
 
     Args:
         manifest: Manifest of the bucket, which is the parsed content of its `_SUCCESS` file.

@@ -12,9 +12,7 @@ from hourmark_etl.topics import CentralCluster
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RebuildSources:
-    """The sources from which a lost ledger is rebuilt.
-
-    The ledger is the state database of the ETL.
+    """The sources from which a lost ledger (the ETL's state database) is rebuilt.
 
     Attributes:
         storage: Storage with buckets and staged files (copies of Kafka records).

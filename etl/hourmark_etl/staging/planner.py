@@ -56,13 +56,14 @@ _LOG = logging.getLogger(__name__)
 REFRESH_S: Final = 30.0  # between comparisons of topic ids, log starts and numbers of partitions
 
 
-class SchemaMeanings(NamedTuple):
-    """Event types and compiled checks of schema ids.
+class StagingSchemas(NamedTuple):
+    """The event types and the event checks, by schema id, that staging tasks need.
 
     Attributes:
-        types: Event type of each schema id in the ledger, the ETL's state database. Schema ids with
-            a damaged row are omitted.
-        programs: Compiled checks of encoded events (`hourmark.avro.datum_check`), by schema id.
+        types: Event type of each schema id in the ledger (the ETL's state database). Schema ids
+            with a damaged row are omitted.
+        programs: Compiled check by schema id, which tells whether an encoded event is valid
+            (`hourmark.avro.datum_check`).
     """
 
     types: Mapping[int, str]
@@ -71,7 +72,7 @@ class SchemaMeanings(NamedTuple):
 
 class _Task(InputPartition):
     def __init__(
-        self, folder: str, spans: tuple[ReadSpan, ...], schemas: SchemaMeanings, bootstrap: str
+        self, folder: str, spans: tuple[ReadSpan, ...], schemas: StagingSchemas, bootstrap: str
     ) -> None:
         super().__init__(None)
         self.folder, self.spans, self.schemas, self.bootstrap = folder, spans, schemas, bootstrap
@@ -245,7 +246,7 @@ def unpack_results(rows: Iterable[Row]) -> list[TaskResult]:
 
 
 def build_stage_plan(
-    config: Config, folder: str, topics: set[str], ledger: str, schemas: SchemaMeanings
+    config: Config, folder: str, topics: set[str], ledger: str, schemas: StagingSchemas
 ) -> StagePlan:
     """Create the settings with which a task stages the records of the given topics.
 
@@ -278,8 +279,8 @@ def load_schemas(
     database: Database,
     topics: Collection[str],
     known: dict[int, SchemaCheck] | None = None,
-) -> SchemaMeanings:
-    """Load the event types of schema ids, and the checks of encoded events for the given topics.
+) -> StagingSchemas:
+    """Load the event type of every schema id, and the event checks for the given topics.
 
     Args:
         config: The configuration.
@@ -299,7 +300,7 @@ def load_schemas(
         for schema_id, of in checks.items()
         if of.program and of.event_type in own
     }
-    return SchemaMeanings({schema_id: of.event_type for schema_id, of in checks.items()}, programs)
+    return StagingSchemas({schema_id: of.event_type for schema_id, of in checks.items()}, programs)
 
 
 class Planner:
@@ -397,8 +398,8 @@ class Planner:
             assign_to_tasks(spans, etl.tasks),
         )
 
-    def schemas(self, topics: Collection[str]) -> SchemaMeanings:
-        """Return the event types of schema ids, and the checks of events for the given topics.
+    def schemas(self, topics: Collection[str]) -> StagingSchemas:
+        """Return the event type of every schema id, and the event checks for the given topics.
 
         Args:
             topics: Names of topics on the central cluster.

@@ -26,7 +26,7 @@ from hourmark_etl.ledger.staged.staged_files import (
 from hourmark_etl.model import AUDIT, EventTotals, OffsetSpan
 from hourmark_etl.staging.pieces import StagedChunk
 from hourmark_etl.staging.plan import ReadSpan
-from hourmark_etl.staging.planner import SchemaMeanings, build_stage_plan, load_schemas
+from hourmark_etl.staging.planner import StagingSchemas, build_stage_plan, load_schemas
 from hourmark_etl.staging.read import SpanReader
 from hourmark_etl.staging.stage import stage_table
 from hourmark_etl.storage import Storage
@@ -75,7 +75,7 @@ class Restager:
         spans = [s for s in known.file.spans if (s.topic in audits) == (known.file.kind == AUDIT)]
         try:
             self._refuse_lost(spans)
-            piece = self._stage(known, spans, SchemaMeanings({}, {}))
+            piece = self._stage(known, spans, StagingSchemas({}, {}))
             if not _are_same(known.groups, _sums(piece, known.file.kind)):
                 # A ledger that was rebuilt does not know what was set aside: it is found again.
                 self._delete(piece)
@@ -107,7 +107,7 @@ class Restager:
             self._storage.delete(file.path)
 
     def _stage(
-        self, known: LedgerFile, spans: Sequence[OffsetSpan], schemas: SchemaMeanings
+        self, known: LedgerFile, spans: Sequence[OffsetSpan], schemas: StagingSchemas
     ) -> StagedChunk:
         # Without schemas, datums are not checked, as when an older version staged the file.
         kafka = self._config.kafka

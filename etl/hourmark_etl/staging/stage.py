@@ -256,7 +256,7 @@ def _is_possible(promised: Promise, bucket_seconds: int) -> bool:
 
 
 def compute_promises_digest(record: AuditRecord) -> bytes:
-    """Compute a digest of the event ids and counts in an audit record.
+    """Compute a digest of the event ids and counts that an audit record states.
 
     An audit record states how many events of each type and hour a delivery service has written for
     a byte range of a log file. If two audit records of the same byte range have different digests,
@@ -282,10 +282,10 @@ def compute_promises_digest(record: AuditRecord) -> bytes:
 
 
 def compute_checksums_digest(record: AuditRecord) -> bytes | None:
-    """Compute a digest of the event checksums in an audit record.
+    """Compute a digest of the checksums that an audit record states.
 
-    An audit record may contain a checksum of the events' values for each event type and hour. If
-    two audit records describe the same events, their digests are equal.
+    An audit record may state, for each event type and hour, a checksum of the Kafka record values
+    of its events. If two audit records describe the same events, their digests are equal.
 
     Args:
         record: The audit record.

@@ -329,8 +329,8 @@ class EtlMetrics:
         timely and late events, removed duplicates, and events without an audit record.
 
         Args:
-            due_ms: Time from which the delay counts, Unix milliseconds: the end of the hour, or for a
-                back-filled hour the end of its type's first hour.
+            due_ms: Time from which the closing delay is measured, Unix milliseconds: the end of the
+                bucket's hour, or the end of the type's first hour if that is later.
             manifest: Manifest of the bucket.
         """
         late = sum(manifest.late.values())

@@ -60,8 +60,8 @@ class OverdueHour:
     Attributes:
         event_type: Event type of the hour.
         hour: The hour as text, for example `2026-01-31T12`.
-        age_s: Seconds since the end of the hour; for a back-filled hour, since the end of the first
-            hour of its type.
+        age_s: Seconds since the end of the hour, or since the end of the type's first hour if that
+            is later.
         causes: Readable causes of the delay; empty if none is known.
     """
 

@@ -32,7 +32,7 @@ KEPT_MS: Final = 30 * 24 * 3_600_000  # after that, a row that a closed bucket c
 class SetAsideRow:
     """A ledger row for Kafka records that no bucket can contain, with their review status.
 
-    The ledger is the state database of the ETL.
+    Malformed events are an example of such records. The ledger is the state database of the ETL.
 
     Attributes:
         set_aside: Topic, partition and offsets of the records, and the reason.
@@ -61,13 +61,13 @@ def put_set_aside(
     *,
     listed_hour: int | None = None,
 ) -> list[ExcludedRecords]:
-    """Store records that no bucket can contain, such as malformed events.
+    """Store the offsets of Kafka records that no bucket can contain, such as malformed events.
 
-    Records that the ledger contains already are skipped.
+    Records that the ledger already contains are skipped.
 
     Args:
-        connection: The transaction that advances the staging positions past the records, or that
-            seals a bucket (fixes its content) without them.
+        connection: The caller's transaction. In the same transaction, the caller must advance the
+            staging positions past the records, or fix the content of a bucket without them.
         records: Records to set aside.
         now_ms: Current time, Unix milliseconds.
         listed_hour: Hour of the bucket whose manifest counts the records, Unix seconds; None if it

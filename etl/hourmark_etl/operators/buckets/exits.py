@@ -53,11 +53,9 @@ _BY_GRADE: Final = {
 class MissingMarker(NotClosed):
     """Raised by `hourmark bucket show` if the bucket has no `_SUCCESS` file.
 
-    The ledger is the state database of the ETL.
-
     Attributes:
         exit_code: State of the bucket: `OPEN`, `NO_BUCKET`, or `ERROR` if the bucket is closed
-            according to the ledger.
+            according to the ledger (the ETL's state database).
     """
 
     def __init__(self, message: str, exit_code: BucketExit) -> None:

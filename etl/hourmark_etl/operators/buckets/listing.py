@@ -172,10 +172,8 @@ class _TypeTotals:
 def list_buckets(config: Config, selection: BucketSelection, now_ms: int) -> list[Row]:
     """Return one table row per closed bucket, and one for the next hour of each type to close.
 
-    The ledger is the state database of the ETL.
-
     Args:
-        config: Configuration with the ledger and the storage root.
+        config: Configuration with the ledger (the ETL's state database) and the storage root.
         selection: The buckets to include.
         now_ms: Current time, Unix milliseconds.
 
@@ -199,11 +197,10 @@ def list_buckets(config: Config, selection: BucketSelection, now_ms: int) -> lis
 def summarize_buckets(config: Config, selection: BucketSelection, now_ms: int) -> list[Row]:
     """Return one table row per event type, with totals of its closed buckets and its next hour.
 
-    The ledger is the state database of the ETL. Buckets are streamed, so memory use depends only on
-    the number of types.
+    Buckets are streamed, so memory use depends only on the number of types.
 
     Args:
-        config: Configuration with the ledger and the storage root.
+        config: Configuration with the ledger (the ETL's state database) and the storage root.
         selection: The buckets to include. Columns about closed buckets are None if only open hours
             are selected.
         now_ms: Current time, Unix milliseconds.
@@ -225,7 +222,7 @@ def summarize_buckets(config: Config, selection: BucketSelection, now_ms: int) -
 
 
 def make_row(event_type: str, hour: Hour, state: str, **values: object) -> Row:
-    """Return a row of a bucket listing in which only the given columns have a value.
+    """Create a row of a bucket listing. Columns without a given value are None.
 
     Args:
         event_type: Name of the event type.
@@ -234,8 +231,7 @@ def make_row(event_type: str, hour: Hour, state: str, **values: object) -> Row:
         **values: Further values by column name.
 
     Returns:
-        A dict with the key `state` and a key for each of `COLUMNS`. Columns that are not given are
-        None.
+        A dict with the key `state` and a key for each of `COLUMNS`.
     """
     return {**_NO_VALUES, "type": event_type, "hour": str(hour), "state": state, **values}
 

@@ -25,7 +25,7 @@ T = TypeVar("T")
 class SearchResult(Generic[T]):
     """Result of one search for a traced event in Kafka, the ledger or storage.
 
-    The ledger is the state database of the ETL.
+    A trace consists of several searches. The ledger is the state database of the ETL.
 
     Attributes:
         value: Object that was found; None if the searched places do not contain it.

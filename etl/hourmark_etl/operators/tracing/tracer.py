@@ -116,9 +116,7 @@ class SendWindow:
 
 @dataclasses.dataclass(slots=True)
 class EventTracer:
-    """Tracer that searches Kafka, the ledger and storage for one event.
-
-    The ledger is the state database of the ETL.
+    """Searches Kafka, the ledger (the ETL's state database) and storage for one event.
 
     Attributes:
         kafka: Searches in the Kafka clusters of one site.
