@@ -560,7 +560,7 @@ class ReportedSource:
 
     @property
     def name(self) -> str:
-        """Return a readable name for messages, which consists of kind, host and source."""
+        """Return a human-readable name for messages, which consists of kind, host and source."""
         return f"{self.kind} {self.host_name} source {self.source}"
 
 
@@ -573,7 +573,7 @@ class ExcludedRecords:
         topic_id: Kafka topic id.
         partition: Partition number.
         event_type: Event type of the topic.
-        reason: Readable reason.
+        reason: Human-readable reason.
         offsets: Offsets of the records, ascending; at least one.
     """
 
@@ -716,8 +716,8 @@ class Seal:
         audit_records: Number of audit records that were compared.
         promised: Number of events that these audit records promise.
         unaudited: Number of events in the bucket that no audit record promises.
-        waived: Readable descriptions of missing evidence that was waived, for example of a source
-            that had not caught up.
+        waived: Human-readable descriptions of missing evidence that was waived, for example of a
+            source that had not caught up.
         offsets: Staging positions (next offsets to stage) when the set of rows was fixed.
         books: Event counts by hour of the event timestamp.
         listed: Totals of the staged rows, including duplicates, that the bucket is written from.
@@ -788,8 +788,8 @@ class Frontier:
             which the audit records of earlier hours were compared with closed buckets.
         seal: The evidence that this hour's bucket is complete, fixed before the bucket is written;
             None unless the hour is sealed.
-        alarm: Readable findings of the last failed proof, or the error of a damaged row; empty if
-            there is none.
+        alarm: Human-readable findings of the last failed proof, or the error of a damaged row;
+            empty if there is none.
         shard: Name of the shard that stages the type.
         later_seals: Seals of the hours that follow, if several hours were sealed together.
         backfilled_hour: The newest closed hour before `first_hour`; None if there is none.

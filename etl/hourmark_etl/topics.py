@@ -93,7 +93,8 @@ class CentralTopicNames:
     def for_shard(self, shard: str) -> list[str]:
         """Return the names of the topics that a shard stages.
 
-        A shard is a group of event types with its own Kafka consumer.
+        A shard is a group of event types with its own Kafka consumer. Call this method on an object
+        that contains only the event types of the shard.
 
         Args:
             shard: Name of the shard. The default shard also stages the control topics, which
@@ -209,7 +210,7 @@ class SiteCluster(Protocol):
 
     @property
     def name(self) -> str:
-        """The readable name of the cluster, for messages."""
+        """Return the human-readable name of the cluster, for messages."""
 
     def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
         """Return the metadata of topics.

@@ -140,7 +140,7 @@ class HourFacts:
 
     @property
     def missing_driver(self) -> str | None:
-        """Return a readable message if no ETL driver (`hourmark etl run`) is running.
+        """Return a human-readable message if no ETL driver (`hourmark etl run`) is running.
 
         Returns:
             The message; None if the driver's last heartbeat is at most 20 seconds old, and it was
@@ -154,8 +154,8 @@ class Reason:
     """Reason why an hourly bucket is or is not closed, with the next step for the operator.
 
     Attributes:
-        what: Readable cause.
-        do: Readable next step.
+        what: Human-readable cause.
+        do: Human-readable next step.
         since_ms: Time at which the cause began, Unix milliseconds; None if unknown.
     """
 
@@ -183,7 +183,7 @@ class Explanation:
         event_type: The event type.
         hour: The hour, as text.
         state: State of the hour.
-        summary: One readable sentence.
+        summary: One human-readable sentence.
         frontier: The type's oldest open hour as text, to which the reasons apply; None for a closed
             hour, a damaged type and an unknown type.
         reasons: Reasons, the most important first.

@@ -31,7 +31,7 @@ from hourmark_etl.storage import open_storage
 
 
 def read_frontier(database: Database, event_type: str, bucket_seconds: int) -> Frontier | None:
-    """Return the oldest hour of an event type whose bucket is not closed.
+    """Return the oldest hour of an event type whose bucket is not closed, with its state.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -39,7 +39,7 @@ def read_frontier(database: Database, event_type: str, bucket_seconds: int) -> F
         bucket_seconds: Length of a bucket in seconds.
 
     Returns:
-        The frontier; None if the ledger does not have the type.
+        The oldest open hour; None if the ledger does not have the type.
     """
     return next(iter(frontiers(database, bucket_seconds, [event_type])), None)
 
@@ -73,7 +73,7 @@ def read_manifests(
 def read_hour_facts(
     database: Database, config: Config, event_type: str, hour: Hour, now_ms: int
 ) -> HourFacts:
-    """Read everything from the ledger that explains the state of one hourly bucket.
+    """Read everything from the ledger that is needed to explain the state of one hourly bucket.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -83,7 +83,7 @@ def read_hour_facts(
         now_ms: Current time, Unix milliseconds.
 
     Returns:
-        The facts for `explain_hour`.
+        The input for `explain_hour`.
 
     Raises:
         DamagedRow: A ledger row of the hour's bucket is damaged.

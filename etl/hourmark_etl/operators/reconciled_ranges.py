@@ -54,9 +54,9 @@ def unmet_ranges(
         unit_bytes_max: Maximum size in bytes of the rows that are in memory at once.
 
     Returns:
-        One readable line with host, path and bytes for each range, at most 20, and a last line with
-        the number of further ranges. Empty if all promised events are staged. None if some of the
-        staged rows are in files that have already been deleted.
+        One human-readable line with host, path and bytes for each range, at most 20, and a last
+        line with the number of further ranges. Empty if all promised events are staged. None if
+        some of the staged rows are in files that have already been deleted.
 
     Raises:
         Unreadable: A staged file is missing or damaged.

@@ -87,7 +87,7 @@ class LedgerFacts:
 
     @property
     def missing_driver(self) -> str | None:
-        """Return a readable message if no ETL driver is running; None if one is running."""
+        """Return a human-readable message if no ETL driver is running; None if one is running."""
         return self.driver.describe_missing(self.now_ms)
 
 

@@ -42,7 +42,7 @@ _KINDS: Final = ("events", "audit")  # of staged files
 
 
 class Timeliness(enum.StrEnum):
-    """Whether an event arrived in time for the bucket of its own hour.
+    """Classification of events by whether they arrived in time for the bucket of their own hour.
 
     A `TIMELY` event is stored in the bucket of its own hour, a `LATE` event in the bucket of a
     later hour.

@@ -62,7 +62,7 @@ class OverdueHour:
         hour: The hour as text, for example `2026-01-31T12`.
         age_s: Seconds since the end of the hour, or since the end of the type's first hour if that
             is later.
-        causes: Readable causes of the delay; empty if none is known.
+        causes: Human-readable causes of the delay; empty if none is known.
     """
 
     event_type: str
@@ -127,8 +127,8 @@ class DriverProgress:
         logged instead.
 
         Args:
-            closing_error: Readable reason why no bucket can be closed at the moment; empty if there
-                is none.
+            closing_error: Human-readable reason why no bucket can be closed at the moment; empty if
+                there is none.
         """
         self._metrics.record_poll(self._clock.now_ms())
         now_s = self._clock.monotonic_s()
@@ -201,7 +201,7 @@ class DriverProgress:
 
 
 def format_caught_up(source: ReportedSource | None, now_ms: int) -> str:
-    """Format how far the log sources have caught up, as part of a progress line.
+    """Describe how far the log sources have caught up, as a phrase for a progress line.
 
     A source has caught up if all of its data has been delivered.
 
@@ -238,7 +238,7 @@ def format_progress(
         interval_s: Length of the interval in seconds; greater than 0.
         catch_up: Phrase from `format_caught_up`.
         overdue: Oldest hour that has ended but is not closed; None if there is none.
-        closing_error: Readable reason why no bucket can be closed; empty if there is none.
+        closing_error: Human-readable reason why no bucket can be closed; empty if there is none.
 
     Returns:
         Phrases separated by semicolons.

@@ -484,7 +484,7 @@ def remove_lost_file(
         lost_file: The lost file.
         frontier: The oldest open hour of the type, with its seals.
         gap: Offset gap to store.
-        override_text: Readable text about the override, which is added to the manifests.
+        override_text: Human-readable text about the override, which is added to the manifests.
 
     Raises:
         StaleDriver: Another process has taken over the lease, or the type's sealed hours have
@@ -521,8 +521,8 @@ def format_spans(spans: Sequence[OffsetSpan]) -> str:
         spans: Offset ranges to describe.
 
     Returns:
-        Readable text with the topics, partitions and offsets of the first 5 ranges, followed by the
-        number of further ranges, if there are any.
+        Human-readable text with the topics, partitions and offsets of the first 5 ranges, followed
+        by the number of further ranges, if there are any.
     """
     named = ", ".join(
         f"topic {s.topic} partition {s.partition} offsets [{s.start}, {s.end})"

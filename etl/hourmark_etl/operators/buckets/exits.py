@@ -18,10 +18,11 @@ from hourmark_etl.operators.explain import Explanation
 class BucketExit(enum.IntEnum):
     """The state of a bucket as the exit code of a command.
 
-    `PROVED`, `TIMED_OUT`, `FORCED`: the bucket is closed with this grade. `OPEN`: the bucket is not
-    closed yet. `NO_BUCKET`: the bucket will never exist, because the event type is unknown, its
-    buckets begin later, or a back-fill skipped the hour. `ERROR`: the state cannot be determined,
-    or the bucket or the ledger is damaged.
+    - `PROVED`, `TIMED_OUT`, `FORCED`: The bucket is closed with this grade.
+    - `OPEN`: The bucket is not closed yet.
+    - `NO_BUCKET`: The bucket will never exist, because the event type is unknown, its buckets begin
+      later, or the hour had no events and was skipped.
+    - `ERROR`: The state cannot be determined, or the bucket or the ledger is damaged.
     """
 
     PROVED = 0

@@ -250,8 +250,8 @@ def open_bucket_row(
     Args:
         frontier: The oldest hour of the type whose bucket is not closed.
         blocker: Why the bucket is not closed; None if no reason is known.
-        missing_driver: Readable message that no ETL driver (the process that closes buckets) is
-            running; None if one is.
+        missing_driver: Human-readable message that no ETL driver (the process that closes buckets)
+            is running; None if one is.
         now_ms: Current time, Unix milliseconds.
         waits_max: Maximum length of `waits_for` in characters; a longer text is cut at the end of a
             word.

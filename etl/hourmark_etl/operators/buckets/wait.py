@@ -55,8 +55,8 @@ class BucketPoll:
     Attributes:
         exit_code: Exit code for the state; `OPEN` if the bucket is not closed yet, `ERROR` if the
             ledger cannot be read.
-        waits_for: Readable text about what an open bucket waits for, or why the ledger cannot be
-            read; empty for any other state.
+        waits_for: Human-readable text about what an open bucket waits for, or why the ledger cannot
+            be read; empty for any other state.
         row: Table row of the bucket, as in `hourmark bucket ls --json`; None if the ledger cannot
             be read. Its `state` may also be `later`, `skipped`, `before-first` or `unknown-type`.
         error: Error that prevented reading the ledger (the ETL's state database); None if it was

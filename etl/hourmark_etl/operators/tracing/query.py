@@ -106,7 +106,7 @@ class HostTrace:
         stage: How far the host has processed the line, such as `not_read`, `spooled` (stored
             durably on the host but not acknowledged yet) or `acknowledged`.
         path: Path of the file.
-        next_step: Readable next step for an operator on the host.
+        next_step: Human-readable next step for an operator on the host.
         losses: Number of data losses that the tailer recorded under any known path of the file.
     """
 

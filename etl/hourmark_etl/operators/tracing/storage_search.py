@@ -61,7 +61,7 @@ class StorageSearch:
         open_ledger: Function that opens the ledger.
         storage: Storage with the staged files and buckets.
         bucket_seconds: Length of a bucket in seconds.
-        print_message: Function that prints a readable progress message.
+        print_message: Function that prints a human-readable progress message.
     """
 
     def __init__(
