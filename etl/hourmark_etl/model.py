@@ -101,7 +101,8 @@ def _columns(kind: type) -> tuple[tuple[str, str], ...]:
 def replace_nul(text: str) -> str:
     """Replace each NUL character in a text with U+FFFD (the replacement character).
 
-    Use it for texts that are stored in the ledger, because PostgreSQL rejects NUL.
+    Use it for texts that are stored in the ledger (the ETL's state database), because PostgreSQL
+    rejects NUL.
 
     Args:
         text: Any text.
@@ -180,7 +181,7 @@ class ClosingPhase(enum.StrEnum):
 
     @property
     def is_regular(self) -> bool:
-        """Return whether this is one of the regular steps, which come before the proof."""
+        """Return whether this is a regular step of closing a bucket, and not a problem."""
         return self in (
             ClosingPhase.REPORTS,
             ClosingPhase.CONTROL,
@@ -256,7 +257,7 @@ class StagingPosition:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetSpan:
-    """A range of offsets in one topic-partition that was read to write a staged file.
+    """A range of offsets in one topic-partition whose records were copied to a staged file.
 
     Attributes:
         topic: Topic name in the central cluster.
@@ -404,7 +405,7 @@ class AuditOffsets:
         """Convert the limit to the JSON object `audit_next` of a bucket's manifest.
 
         Returns:
-            Offsets by site name. The first site is always present.
+            Offsets by site name (edge cluster). The first site is always present.
         """
         return {FIRST_SITE: self.offset_of(FIRST_SITE), **dict(self.by_site)}
 
@@ -423,7 +424,7 @@ class AuditOffsets:
         The site's audit records with smaller offsets are below the limit.
 
         Args:
-            site: Name of the site.
+            site: Name of the site (edge cluster).
 
         Returns:
             The offset; 0 if the limit does not name the site.
@@ -484,7 +485,8 @@ class AuditGroup:
     """The audit records of one event type and hour in one staged file of audit records.
 
     An audit record states which events a delivery service wrote for one byte range of a log file.
-    These are the promised events. All records of a file come from one site (edge cluster).
+    These are the promised events. Staged files hold copies of Kafka records. All records of a file
+    come from one site (edge cluster).
 
     Attributes:
         path: Path of the staged file, relative to the storage root.
@@ -532,8 +534,8 @@ class ReportedSource:
         pending_bytes: Number of bytes that are not delivered yet.
         lost_bytes: Number of bytes that are lost.
         goodbye: Whether the source signed off, so that buckets no longer wait for it.
-        heard_at_ms: Time at which the ETL read the report from Kafka, by the driver's clock; for a
-            report older than the clock tolerance, the time at which it was received.
+        heard_at_ms: Time at which the ETL read the report from Kafka, by the clock of the ETL
+            driver; for a report older than the clock tolerance, the time at which it was received.
         waived: Whether a bucket was closed without waiting for this source; reset by the next
             report.
         unknown_losses: Number of losses of unknown size.
@@ -589,8 +591,8 @@ class ExcludedRecords:
 class StagedBatch:
     """The result of one micro-batch of staging, which the ledger commits in one transaction.
 
-    Staging copies Kafka records to files on storage. A staging position is the next offset of a
-    partition to copy.
+    Staging copies Kafka records to files on storage. The ledger is the state database of the ETL. A
+    staging position is the next offset of a partition to copy.
 
     Attributes:
         folder: Path of the folder that contains all files of the batch; also the batch's name.
@@ -618,9 +620,9 @@ class StagedBatch:
 class EventTotals:
     """Number and checksums of staged rows, or of the events that audit records count.
 
-    Audit records state how many events were sent. An hourly bucket is proved complete if the
-    totals of its staged rows equal the totals of its audit records. Instances support `+` and
-    `-`.
+    Audit records state how many events were sent. Staged rows are events that were copied from
+    Kafka to storage. An hourly bucket is proved complete if the totals of its staged rows equal the
+    totals of its audit records. Instances support `+` and `-`.
 
     Attributes:
         records: Number of staged rows or audit records.
@@ -850,8 +852,7 @@ class Frontier:
     def sealed_hours(self) -> tuple[Frontier, ...]:
         """Return one `Frontier` for each sealed hour of the event type.
 
-        An hour is sealed if the content of its bucket is fixed, but the bucket is not yet closed in
-        the ledger.
+        An hour is sealed if the content of its bucket is fixed, but the bucket is not closed yet.
 
         Returns:
             Copies of this object, each with one sealed hour as `hour`, in ascending order; empty if
@@ -869,8 +870,8 @@ class Frontier:
         """Return the frontier of the event type after the bucket of this hour is closed.
 
         Returns:
-            A copy whose `hour` is the next sealed hour, or the following hour if no other hour is
-            sealed.
+            A copy whose `hour` is the next sealed hour (whose bucket has a fixed content), or the
+            following hour if no other hour is sealed.
         """
         hour, later = self.hour.next(), self.later_seals
         if later and later[0].hour_s is not None:

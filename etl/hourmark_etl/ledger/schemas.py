@@ -117,7 +117,7 @@ def put_schemas(connection: Connection, schemas: Iterable[tuple[int, KnownSchema
     """Insert the event type and the schema of each schema id that the ledger does not have yet.
 
     Args:
-        connection: The caller's transaction.
+        connection: The caller's transaction on the ledger (the ETL's state database).
         schemas: Pairs of a schema id and its event type and schema.
 
     Raises:

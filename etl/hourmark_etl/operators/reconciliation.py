@@ -38,8 +38,8 @@ class ReconciliationStage(enum.StrEnum):
     """Pipeline stage at which two counts of the same events differ.
 
     The value of each member is the name that `hourmark audit` prints, such as `staging`. A group
-    contains the rows of one event type and hour in one staged file. Audit records promise a number
-    of events for each byte range of a log file.
+    contains the rows of one event type and hour in one staged file, which holds copies of Kafka
+    records. Audit records promise a number of events for each byte range of a log file.
 
     Attributes:
         STAGING: The row count of a staged file differs from the total of its groups.
@@ -336,7 +336,7 @@ def may_have_waived(type_facts: TypeFacts, origin_s: int) -> bool:
     hour, or of any later hour, if it was closed with a grade other than `proved`.
 
     Args:
-        type_facts: Counts about one event type from the ledger.
+        type_facts: Counts about one event type from the ledger (the ETL's state database).
         origin_s: Unix seconds at the start of the hour.
 
     Returns:

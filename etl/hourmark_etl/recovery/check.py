@@ -90,12 +90,12 @@ def check_ledger(
 ) -> list[LedgerFinding]:
     """Check a ledger for internal inconsistencies, and compare it with storage and Kafka.
 
-    A running driver may cause temporary inconsistencies. If any are found, the check is repeated,
-    and only inconsistencies that are found both times are returned.
+    A running ETL driver may cause temporary inconsistencies. If any are found, the check is
+    repeated, and only inconsistencies that are found both times are returned.
 
     Args:
         database: The ledger (the ETL's state database).
-        storage: Storage with buckets and staged files.
+        storage: Storage with buckets and staged files (copies of Kafka records).
         bucket_seconds: Length of a bucket in seconds.
         central: The central Kafka cluster.
 
@@ -469,7 +469,9 @@ def _file_problems(
 
 
 def check_positions(database: Database, central: CentralCluster) -> Iterator[LedgerFinding]:
-    """Check that each staging position (next offset to stage) lies within the log of its topic.
+    """Check that each staging position lies within the log of its topic.
+
+    A staging position is the next offset of a partition to copy from Kafka to storage.
 
     Args:
         database: The ledger (the ETL's state database).

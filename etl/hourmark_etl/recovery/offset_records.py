@@ -79,8 +79,8 @@ class OffsetBackupFile(BaseModel, frozen=True, extra="forbid"):
         commit: Commit number of the ledger when the file was written.
         checks: Last successful check of each edge partition.
         gaps: All offset gaps in the ledger.
-        staged: Offsets up to which audit topics have been staged; empty if version 0.3.0 wrote the
-            file.
+        staged: Offsets up to which audit topics have been copied to storage; empty if version 0.3.0
+            wrote the file.
     """
 
     format: Literal[1]

@@ -360,7 +360,7 @@ class _Rebuild:
 def check_ledger_is_empty(connection: Connection, rules: RulesBook) -> None:
     """Check that a ledger (the ETL's state database) is empty, so that it can be rebuilt.
 
-    Data that is written by the start of a driver or by `hourmark types apply` is ignored.
+    Data that is written by the start of an ETL driver or by `hourmark types apply` is ignored.
 
     Args:
         connection: Connection to the ledger.

@@ -239,8 +239,9 @@ def find_used_epochs(storage: Storage, bucket_seconds: int) -> set[int]:
     """Return all lease epochs that appear in the names of folders and files on storage.
 
     A lease epoch is a fencing token: a number that increases each time a process takes over a
-    lease. A rebuilt ledger must use higher epochs than these. Epochs appear in the names of folders
-    with staged files, and of files with unaudited events (events without an audit record).
+    lease. A rebuilt ledger (the ETL's state database) must use higher epochs than these. Epochs
+    appear in the names of folders with staged files (copies of Kafka records), and of files with
+    unaudited events (events without an audit record).
 
     Args:
         storage: Storage to list.

@@ -61,7 +61,8 @@ def checkpoint_dir(scratch_dir: Path, shard: str) -> Path:
     Args:
         scratch_dir: Folder for temporary files. A relative path is resolved against the working
             directory.
-        shard: Name of the shard, which is a set of event types that one streaming query stages.
+        shard: Name of the shard, which is a set of event types that one streaming query copies from
+            Kafka to storage.
 
     Returns:
         An absolute path; the folder may not exist yet.
@@ -285,7 +286,7 @@ def restart_truncated_partitions(
     and hours stay open until an operator's override accepts the loss.
 
     Args:
-        database: Database of the ledger, which stores the positions.
+        database: The ledger (the ETL's state database), which stores the positions.
         lease: Lease of the consumer that stages the partitions.
         central: The central cluster.
         cluster_id: Id of the central cluster.
@@ -393,12 +394,12 @@ def collect_read_errors(results: Sequence[TaskResult], now_ms: int) -> list[Read
 class ShardConsumers:
     """Runs one staging consumer per shard in the driver process.
 
-    A shard is a set of event types that one Spark streaming query stages. Call `check`
-    periodically, and call `stop` before the process ends.
+    A shard is a set of event types that one Spark streaming query copies from Kafka to storage.
+    Call `check` periodically, and call `stop` before the process ends.
 
     Args:
         make_consumer: Function that creates a consumer, given the name of its shard.
-        database: Database of the ledger, which lists all shards.
+        database: The ledger (the ETL's state database), which lists all shards.
         shard_names: Names of the shards to run. If empty, all shards in the ledger are run,
             including those that are added later.
     """

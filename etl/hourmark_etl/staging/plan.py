@@ -96,9 +96,9 @@ def find_resume_offset(position: StagingPosition, log_start: int) -> StartOffset
     """Return the offset and leader epoch from which to resume reading a partition.
 
     The result is the offset after the last staged record, with the leader epoch of this record. It
-    allows the broker to detect a truncated log (KIP-320). The staging position (next offset to
-    stage) cannot be used for this purpose, because transaction markers before it may have a later
-    epoch, and the broker would report a false truncation.
+    allows the broker to detect a truncated log (KIP-320). The staging position (next offset to copy
+    to storage) cannot be used for this purpose, because transaction markers before it may have a
+    later epoch, and the broker would report a false truncation.
 
     Args:
         position: Staging position of the partition.

@@ -57,7 +57,7 @@ REFRESH_S: Final = 30.0  # between comparisons of topic ids, log starts and numb
 
 
 class StagingSchemas(NamedTuple):
-    """The event types and the event checks, by schema id, that staging tasks need.
+    """The event types and event checks, by schema id, for tasks that copy Kafka records to storage.
 
     Attributes:
         types: Event type of each schema id in the ledger (the ETL's state database). Schema ids
@@ -86,7 +86,7 @@ class _FailedPlan(InputPartition):
 
 
 class StreamReader(DataSourceStreamReader):
-    """Spark stream reader that stages the event types of one shard.
+    """Spark stream reader that copies the event types of one shard from Kafka to staged files.
 
     Spark calls it to plan micro-batches and to run their tasks. Errors are not raised to Spark.
     They are returned as a `TaskFailure` in the result of a task, and the driver raises them.
@@ -94,7 +94,7 @@ class StreamReader(DataSourceStreamReader):
     Args:
         config: The configuration.
         lease: Lease of the shard's consumer.
-        shard: Name of the shard, which is a set of event types that one streaming query stages.
+        shard: Name of the shard, which is a set of event types that one streaming query copies.
         ledger: UUID of the ledger, the state database of the ETL.
         attempts_max: Maximum number of times that Spark attempts a task.
         planner: Planner of the batches. If None, one is created for the first batch.
@@ -184,7 +184,7 @@ class StreamReader(DataSourceStreamReader):
             partition: A task from `tasks`.
 
         Returns:
-            An iterator that stages one chunk of records at a time, and yields its result.
+            An iterator that copies one chunk of records at a time, and yields its result.
 
         Raises:
             DataLoss: The log no longer has some of the task's offsets.
@@ -227,13 +227,13 @@ def pack_result(result: TaskResult | TaskFailure) -> pa.RecordBatch:
 
 
 def unpack_results(rows: Iterable[Row]) -> list[TaskResult]:
-    """Unpickle the results of all tasks of a batch.
+    """Unpickle the results that the Spark tasks of a batch returned to the driver.
 
     Args:
         rows: Rows that `pack_result` created, as collected by Spark.
 
     Returns:
-        One result per staged chunk of records, in the order of the rows.
+        One result per chunk of Kafka records that was copied to storage, in the order of the rows.
 
     Raises:
         HourmarkError: Planning or a task failed with this error. Do not commit the batch.
@@ -248,7 +248,7 @@ def unpack_results(rows: Iterable[Row]) -> list[TaskResult]:
 def build_stage_plan(
     config: Config, folder: str, topics: set[str], ledger: str, schemas: StagingSchemas
 ) -> StagePlan:
-    """Create the settings with which a task stages the records of the given topics.
+    """Create the settings of a task that copies the records of some topics from Kafka to storage.
 
     Args:
         config: The configuration.
@@ -331,8 +331,8 @@ class Planner:
         """Plan the next micro-batch.
 
         Partitions with a recent read error are omitted until their next retry. If a log ends before
-        its staging position (next offset to stage), it has lost records. Topics of events and host
-        reports are then staged again from the log start. Audit topics keep their position.
+        its staging position (next offset to copy to storage), it has lost records. Topics of events
+        and host reports are then copied again from the log start. Audit topics keep their position.
 
         Returns:
             The offset ranges of each task; None if there are no new records.
@@ -411,7 +411,7 @@ class Planner:
         return load_schemas(self._config, self._database, topics, self._checks)
 
     def close(self) -> None:
-        """Close the connections to the ledger."""
+        """Close the connections to the ledger (the ETL's state database)."""
         self._database.close()
 
     def _known(self) -> list[StagingPosition]:

@@ -43,7 +43,8 @@ class Restager:
 
     Args:
         config: The configuration.
-        database: Database of the ledger, which stores the offset ranges and totals of each file.
+        database: The ledger (the ETL's state database), which stores the offset ranges and totals
+            of each file.
         storage: Storage with the staged files.
     """
 
@@ -54,8 +55,9 @@ class Restager:
     def restage(self, lease: Lease, path: str) -> str:
         """Create a staged file again from Kafka, and replace the unreadable file.
 
-        The rows of the new file must match the totals in the ledger (the ETL's state database). The
-        unreadable file is then replaced in the ledger and deleted.
+        A staged file contains records that were copied from Kafka. The rows of the new file must
+        match the totals in the ledger (the ETL's state database). The unreadable file is then
+        replaced in the ledger and deleted.
 
         Args:
             lease: Lease that gives this process the exclusive right to change the ledger.

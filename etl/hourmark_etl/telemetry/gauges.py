@@ -18,7 +18,8 @@ class LagWindow:
     """Sliding window of watermark lags over the last five minutes.
 
     The watermark lag of an event type is the number of seconds by which its log sources are behind
-    the current time. Each call of `add` contributes one sample. The driver calls it once a minute.
+    the current time. Each call of `add` contributes one sample. The ETL driver calls it once a
+    minute.
     """
 
     def __init__(self) -> None:
@@ -62,7 +63,7 @@ def watermarks_ms(
     Returns:
         Unix milliseconds by event type. A watermark is at most `now_ms` and at least the start of
         the type's oldest open hour; it is that start if the type has no live source. Types whose
-        ledger row is damaged are omitted.
+        row in the ledger (the ETL's state database) is damaged are omitted.
     """
     reports = LatestReports(reporters)
     found = {}
@@ -109,7 +110,8 @@ def oldest_open_ages_s(frontiers: Collection[Frontier], now_ms: int) -> dict[str
     Returns:
         Seconds since the end of the bucket's hour, or of the type's first hour if that is later, by
         event type. Only the 10 types with the oldest hours are included, oldest first. Types whose
-        hour has not ended, or whose ledger row is damaged, are omitted.
+        hour has not ended, or whose row in the ledger (the ETL's state database) is damaged, are
+        omitted.
     """
     ended = sorted(
         (f for f in frontiers if f.due_ms <= now_ms and f.state is not HourState.DAMAGED),
@@ -129,7 +131,7 @@ def compute_gauges(
     lag_s: tuple[float, float],
     now_ms: int,
 ) -> GaugeValues:
-    """Compute the values of all Prometheus gauges that the driver sets once a minute.
+    """Compute the values of all Prometheus gauges that the ETL driver sets once a minute.
 
     Args:
         frontiers: Oldest open hour of each event type.

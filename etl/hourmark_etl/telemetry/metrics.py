@@ -63,9 +63,9 @@ class BatchCounts:
         late_seconds: Total lateness of all late events in seconds. The lateness of an event is the
             time since the end of its hour.
         bytes: Total size of the events' Avro datums in bytes.
-        event_files: Number of staged files with events.
+        event_files: Number of staged files (copies of Kafka records) with events.
         audit_files: Number of staged files with audit records.
-        promised: Number of events listed in the staged audit records.
+        promised: Number of events that the copied audit records state.
         duration_s: Duration of the batch in seconds.
     """
 
@@ -124,7 +124,7 @@ class GaugeValues:
 class CounterTotals:
     """Values of the main counters, or their increase between two points in time.
 
-    The driver logs them as a progress line.
+    The ETL driver logs them as a progress line.
 
     Attributes:
         timely: Staged events whose bucket still accepted events.

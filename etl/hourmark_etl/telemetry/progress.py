@@ -123,8 +123,8 @@ class DriverProgress:
         """Record one poll of the driver's main loop, and report progress if it is due.
 
         Gauges are set every minute. A progress line is logged every 30 seconds, or every 5 minutes
-        while nothing happens and no hour is overdue. If the ledger cannot be read, a warning is
-        logged instead.
+        while nothing happens and no hour is overdue. If the ledger (the ETL's state database)
+        cannot be read, a warning is logged instead.
 
         Args:
             closing_error: Human-readable reason why no bucket can be closed at the moment; empty if
@@ -228,7 +228,7 @@ def format_progress(
     overdue: OverdueHour | None,
     closing_error: str,
 ) -> str:
-    """Format the progress of the driver during an interval as one log line.
+    """Format the progress of the ETL driver during an interval as one log line.
 
     The line covers staged events (copied from Kafka to storage), late events (whose bucket no
     longer accepted events), closed buckets, and the oldest overdue bucket.

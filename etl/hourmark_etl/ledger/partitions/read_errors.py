@@ -127,7 +127,7 @@ def put_read_errors(connection: Connection, errors: Collection[ReadError]) -> li
     retry doubles with each failure, up to 5 minutes.
 
     Args:
-        connection: The caller's transaction.
+        connection: The caller's transaction on the ledger (the ETL's state database).
         errors: One error per partition that could not be read; `since_ms` is the time of the
             current failure.
 
@@ -163,7 +163,7 @@ def delete_passed_read_errors(connection: Connection, reached: Mapping[Partition
     """Delete the read errors of Kafka partitions that have been read beyond the failed offset.
 
     Args:
-        connection: The caller's transaction.
+        connection: The caller's transaction on the ledger (the ETL's state database).
         reached: Next offset to read, by partition.
     """
     for p, offset in reached.items():

@@ -167,10 +167,10 @@ def sum_group(group: StagedGroup) -> EventTotals:
 def sum_promises(group: AuditGroup) -> EventTotals:
     """Return the totals of the events that one group of audit records describes.
 
-    A group contains the audit records of one event type and hour in one staged file. An audit
-    record states ("promises") how many events a delivery service wrote for a byte range of a log
-    file. Groups that version 0.3.0 staged have no value hashes; all their events count as
-    `unchecked`.
+    A group contains the audit records of one event type and hour in one staged file, which holds
+    copies of Kafka records. An audit record states ("promises") how many events a delivery service
+    wrote for a byte range of a log file. Groups that version 0.3.0 staged have no value hashes; all
+    their events count as `unchecked`.
 
     Args:
         group: The group of audit records.
@@ -194,7 +194,8 @@ def read_assigned_groups(
 
     Args:
         database: The ledger (the ETL's state database).
-        frontiers: The frozen or sealed hours whose buckets are requested.
+        frontiers: The hours whose buckets are requested. They must be frozen or sealed (closing has
+            begun).
 
     Returns:
         One list per frontier, in the given order; a list is empty if its bucket has no staged rows.
@@ -211,7 +212,8 @@ def read_assigned_schema_ids(database: Database, frontiers: Sequence[Frontier]) 
     """Return the schema ids of the staged rows that are assigned to each bucket.
 
     The ledger stores a list of schema ids for the rows of each event type and hour in each staged
-    file. Lists that cannot be parsed are skipped, because other queries report the damaged row.
+    file, which holds copies of Kafka records. Lists that cannot be parsed are skipped, because
+    other queries report the damaged row.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -241,10 +243,12 @@ def find_counted_audit_groups(
     """Find the groups of audit records with which each bucket must be compared.
 
     An audit record states how many events a delivery service wrote for a byte range of a log file.
-    A group contains the audit records of one event type and hour in one staged file. A bucket must
-    be compared with the records of its own hour. It must also be compared with records of earlier
-    hours that arrived too late for an earlier bucket. Only records below `below_offsets` are
-    considered. A group is returned if this applies to at least one of its records.
+    A group contains the audit records of one event type and hour in one staged file, which holds
+    copies of Kafka records. A group is returned if a bucket must be compared with at least one of
+    its records. These are the records below `below_offsets`
+
+    - of the bucket's own hour, and
+    - of earlier hours, if they arrived too late for an earlier bucket.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -352,8 +356,8 @@ def find_audit_groups_between(
     """Find the groups of audit records of an event type that overlap a range of offsets.
 
     An audit record states how many events a delivery service wrote for a byte range of a log file.
-    A group contains the audit records of one event type and hour in one staged file. A returned
-    group may also contain records outside the range.
+    A group contains the audit records of one event type and hour in one staged file, which holds
+    copies of Kafka records. A returned group may also contain records outside the range.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -426,8 +430,9 @@ def _unsigned(value: int | None) -> int | None:
 def decode_audit_group(row: Mapping[Any, Any], event_type: str) -> AuditGroup:
     """Convert a row of the table `audit_groups` to a group of audit records.
 
-    A group contains the audit records of one event type and hour in one staged file. An audit
-    record states how many events a delivery service wrote for a byte range of a log file.
+    A group contains the audit records of one event type and hour in one staged file, which holds
+    copies of Kafka records. An audit record states how many events a delivery service wrote for a
+    byte range of a log file.
 
     Args:
         row: All columns of the row, and the column `path` of its staged file.
@@ -437,7 +442,8 @@ def decode_audit_group(row: Mapping[Any, Any], event_type: str) -> AuditGroup:
         The group, with its path, totals and range of audit offsets.
 
     Raises:
-        DamagedRow: The row does not match its digest; restore or rebuild the ledger.
+        DamagedRow: The row does not match its digest; restore or rebuild the ledger (the ETL's
+            state database).
     """
     check_digest(_PROMISED, row, row["path"], event_type)
     return from_columns(
@@ -508,7 +514,7 @@ def find_file_differences(connection: Connection) -> list[FileDifference]:
     Kafka records. A difference means that the ledger is damaged.
 
     Args:
-        connection: A transaction of the ledger.
+        connection: A transaction of the ledger (the ETL's state database).
 
     Returns:
         One entry per such file; empty if all files are consistent.

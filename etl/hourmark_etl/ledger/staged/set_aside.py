@@ -63,7 +63,7 @@ def put_set_aside(
 ) -> list[ExcludedRecords]:
     """Store the offsets of Kafka records that no bucket can contain, such as malformed events.
 
-    Records that the ledger already contains are skipped.
+    Records that the ledger (the ETL's state database) already contains are skipped.
 
     Args:
         connection: The caller's transaction. In the same transaction, the caller must advance the
@@ -89,8 +89,8 @@ def put_set_aside(
 def assign_set_aside_to_buckets(connection: Connection, hours_s: Mapping[str, int]) -> None:
     """Assign set-aside records to the next bucket of their event type, which will count them.
 
-    Set-aside records are Kafka records that no bucket can contain. Records that are already
-    assigned to a bucket stay assigned to it.
+    Set-aside records are Kafka records that no bucket can contain, such as malformed events.
+    Records that are already assigned to a bucket stay assigned to it.
 
     Args:
         connection: The transaction that seals the buckets, that is, fixes their content.

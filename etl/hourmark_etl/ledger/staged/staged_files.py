@@ -61,7 +61,7 @@ class UnneededFile:
     A staged file contains records that were copied from Kafka.
 
     Attributes:
-        file_id: Row id in the ledger.
+        file_id: Row id in the ledger (the ETL's state database).
         path: Path relative to the storage root.
         folder: Path of the folder with all files of the same batch, relative to the storage root.
     """
@@ -114,8 +114,9 @@ def find_settled_audit_files(
     """Find staged files of audit records that no open bucket needs, so that they can be deleted.
 
     An audit record states how many events a delivery service wrote for a byte range of a log file.
-    It is needed until the bucket of its hour is closed, and until it has been compared with the
-    events in a closed bucket. Each call examines the next `limit` files.
+    Staged files hold copies of such Kafka records. A record is needed until the bucket of its hour
+    is closed, and until it has been compared with the events in a closed bucket. Each call examines
+    the next `limit` files.
 
     Args:
         database: The ledger (the ETL's state database).

@@ -22,7 +22,8 @@ class BucketExit(enum.IntEnum):
     - `OPEN`: The bucket is not closed yet.
     - `NO_BUCKET`: The bucket will never exist, because the event type is unknown, its buckets begin
       later, or the hour had no events and was skipped.
-    - `ERROR`: The state cannot be determined, or the bucket or the ledger is damaged.
+    - `ERROR`: The state cannot be determined, or the bucket or the ledger (the ETL's state
+      database) is damaged.
     """
 
     PROVED = 0

@@ -178,11 +178,12 @@ def list_buckets(config: Config, selection: BucketSelection, now_ms: int) -> lis
         now_ms: Current time, Unix milliseconds.
 
     Returns:
-        Rows sorted by type and hour, dead letters last; empty if nothing is selected. The keys are
-        `COLUMNS` and `state`: `closed`, `open`, `frozen`, `sealed` or `damaged`. Open hours have
-        `overdue_s` (seconds since the end of the hour, at least 0) and `staged_hour` (the oldest
-        hour of which events are staged and in no bucket yet), and damaged buckets `problem`.
-        If the ledger cannot be read, a message is printed to stderr, and open hours are missing.
+        Rows sorted by type and hour, dead letters (unparsable lines) last; empty if nothing is
+        selected. The keys are `COLUMNS` and `state`: `closed`, `open`, `frozen` (being checked),
+        `sealed` (being written) or `damaged`. Open hours have `overdue_s` (seconds since the end of
+        the hour, at least 0) and `staged_hour` (the oldest hour with events that were copied from
+        Kafka and are in no bucket yet), and damaged buckets `problem`. If the ledger cannot be
+        read, a message is printed to stderr, and open hours are missing.
 
     Raises:
         NotClosed: A pattern matches no event type.

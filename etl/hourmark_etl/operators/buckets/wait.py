@@ -104,7 +104,8 @@ class BucketPoller:
             now_ms: Current time, Unix milliseconds.
 
         Returns:
-            The state; `error` is set if there is no ledger, or if it does not respond.
+            The state; `error` is set if the ledger (the ETL's state database) does not exist or
+            does not respond.
 
         Raises:
             EtlStop: The ledger's database is damaged.
@@ -127,7 +128,7 @@ class BucketPoller:
             The state of the bucket, with the reasons if it is not closed.
 
         Raises:
-            Unavailable: There is no ledger, or it does not respond.
+            Unavailable: The ledger (the ETL's state database) does not exist or does not respond.
         """
         return explain_hour(
             read_hour_facts(self._open(), self._config, self._event_type, self._hour, now_ms)

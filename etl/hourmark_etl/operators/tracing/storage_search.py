@@ -105,7 +105,8 @@ class StorageSearch:
             event_type: Name of the event type.
 
         Returns:
-            The search result. Its `value` is None if the ledger does not contain the type.
+            The search result. Its `value` is None if the ledger (the ETL's state database) does not
+            contain the type.
         """
 
         def search() -> SearchResult[OldestOpenHour]:
@@ -151,8 +152,8 @@ class StorageSearch:
             central: Topic-partition on the central cluster.
 
         Returns:
-            The search result. Its `value` is None if the ledger has no position for the
-            topic-partition, or more than one.
+            The search result. Its `value` is None if the ledger (the ETL's state database) has no
+            position for the topic-partition, or more than one.
         """
 
         def search() -> SearchResult[int]:
