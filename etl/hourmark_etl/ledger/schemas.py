@@ -86,7 +86,7 @@ def load_schema_checks(database: Database, checks: dict[int, SchemaCheck]) -> No
 def find_schema_error(
     event_type: str, schema_id: int, known: KnownSchema | DamagedRow | None
 ) -> Finding | None:
-    """Return the reason why events of a type cannot be stored in a bucket with a schema id.
+    """Return the reason why events of a type with a given schema id cannot be stored in a bucket.
 
     Args:
         event_type: Name of the event type.

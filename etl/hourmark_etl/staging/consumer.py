@@ -80,7 +80,7 @@ class Consumer:
     Args:
         spark: Spark session of the driver.
         config: The complete configuration.
-        database: Database of the ledger, which stores the offsets.
+        database: The ledger, which stores the offsets.
         cluster_id: Id of the central Kafka cluster.
         clock: Clock for the time of commits.
         on_commit: Function that is called after each commit with the batch and its duration in
@@ -312,9 +312,9 @@ def restart_truncated_partitions(
 def build_batch(
     results: Sequence[TaskResult], cluster_id: str, shard: str, now_ms: int
 ) -> StagedBatch:
-    """Combine the results of all tasks into one batch for the ledger, the ETL's state database.
+    """Combine the results of all Spark tasks of a micro-batch into one batch for the ledger.
 
-    The caller must commit the batch.
+    The caller must commit the batch to the ledger, which is the state database of the ETL.
 
     Args:
         results: Results of all tasks. The offset ranges of each partition must be contiguous.
@@ -368,7 +368,7 @@ def build_batch(
 
 
 def collect_read_errors(results: Sequence[TaskResult], now_ms: int) -> list[ReadError]:
-    """Return the read errors of all tasks of a batch.
+    """Return the Kafka partitions that the Spark tasks of a batch could not read completely.
 
     Partitions whose logs have lost records are omitted; `restart_truncated_partitions` handles
     them.

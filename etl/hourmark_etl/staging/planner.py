@@ -284,7 +284,7 @@ def load_schemas(
 
     Args:
         config: The configuration.
-        database: Database of the ledger (the ETL's state database).
+        database: The ledger (the ETL's state database).
         topics: Names of topics on the central cluster. Checks are returned for their event types.
         known: Cache of schemas from earlier calls, to which new schemas are added; None to read all
             schemas from the ledger.

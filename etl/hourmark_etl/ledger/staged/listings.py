@@ -489,7 +489,7 @@ def _values(rows: int) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FileDifference:
-    """A staged file whose row count differs from the total of its groups in the ledger.
+    """A staged file whose row count in the ledger differs from the sum of its groups' row counts.
 
     The ledger is the state database of the ETL. A group contains the rows of one event type and
     hour in one staged file, which holds copies of Kafka records.
@@ -508,7 +508,7 @@ class FileDifference:
 
 
 def find_file_differences(connection: Connection) -> list[FileDifference]:
-    """Find the staged files whose row count differs from the total of their groups.
+    """Find the staged files whose row count differs from the sum of the row counts of their groups.
 
     A group contains the rows of one event type and hour in one staged file, which holds copies of
     Kafka records. A difference means that the ledger is damaged.

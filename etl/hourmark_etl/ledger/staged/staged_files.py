@@ -200,7 +200,7 @@ def _at_or_past(
 
 
 def read_oldest_open_hour_ms(database: Database) -> int:
-    """Return the start of the oldest open hour across all event types.
+    """Return the start of the oldest hour, across all event types, whose bucket is not closed.
 
     Args:
         database: The ledger (the ETL's state database).

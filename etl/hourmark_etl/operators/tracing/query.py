@@ -107,7 +107,8 @@ class HostTrace:
             durably on the host but not acknowledged yet) or `acknowledged`.
         path: Path of the file.
         next_step: Human-readable next step for an operator on the host.
-        losses: Number of data losses that the tailer recorded under any known path of the file.
+        losses: Number of data losses that the tailer (the agent on the host) recorded under any
+            known path of the file.
     """
 
     stage: str

@@ -124,7 +124,7 @@ class StorageSearch:
         return run_search("the ledger", search)
 
     def tailer_reports(self, host: str) -> SearchResult[tuple[ReportedSource, ...]]:
-        """Return the latest reports of the tailer that runs on a host.
+        """Return the latest reports of the tailer (the agent that reads log files) on a host.
 
         Args:
             host: Id or name of the host.

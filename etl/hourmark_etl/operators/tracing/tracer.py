@@ -137,8 +137,9 @@ class EventTracer:
             query: Event id, Kafka record or file position that identifies the event.
 
         Returns:
-            The results of all searches. A search whose input is unknown is None. If the server of a
-            search did not respond, the `error` of its result is set.
+            The results of all searches. A result is None if its search was not run, because its
+            input is unknown. If the server of a search did not respond, the `error` of its result
+            is set.
 
         Raises:
             UsageError: The topic of a Kafka record does not contain events. The error is also
