@@ -200,7 +200,9 @@ def skip_expired_offsets(
     passed = {p: start for p, start in starts.items() if start > p.next_offset}
     if passed:
         with database.transaction(lease) as connection:
-            _compare_and_set(connection, [(p, p.moved_to(start)) for p, start in passed.items()])
+            _compare_and_set(
+                connection, [(p, p.with_next_offset(start)) for p, start in passed.items()]
+            )
             put_gaps(
                 connection,
                 [
@@ -246,7 +248,7 @@ def restart_truncated_logs(
         with database.transaction(
             lease
         ) as connection:  # its epoch has been compared; what comes is read on
-            _compare_and_set(connection, [(p, p.moved_to(p.next_offset)) for p in known])
+            _compare_and_set(connection, [(p, p.with_next_offset(p.next_offset)) for p in known])
     if not again:
         return
     for p, start in again.items():
@@ -261,7 +263,7 @@ def restart_truncated_logs(
             start,
         )
     with database.transaction(lease) as connection:
-        _compare_and_set(connection, [(p, p.moved_to(start)) for p, start in again.items()])
+        _compare_and_set(connection, [(p, p.with_next_offset(start)) for p, start in again.items()])
         gaps = [
             create_truncation_gap(to_edge_topic(p.topic), p)
             for p in again

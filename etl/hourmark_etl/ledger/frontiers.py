@@ -516,9 +516,9 @@ def record_closed_hours(
         f = c.frontier
         assert f.seal is not None
         assert (c.manifest.type, c.manifest.hour) == (f.event_type, str(f.hour))
-        assert f.event_type not in last or (f.hour == last[f.event_type].frontier.after.hour), (
-            "hours close in order"
-        )
+        assert f.event_type not in last or (
+            f.hour == last[f.event_type].frontier.next_frontier.hour
+        ), "hours close in order"
         first.setdefault(f.event_type, f)
         last[f.event_type] = c
     with database.transaction(lease) as connection:
@@ -541,7 +541,7 @@ def record_closed_hours(
 
 def _closed_values(closed: Frontier) -> tuple[HourState, dict[str, Any]]:
     assert closed.seal is not None
-    after, left = closed.after, closed.later_seals
+    after, left = closed.next_frontier, closed.later_seals
     return HourState.SEALED if left else HourState.OPEN, {
         "hour": after.hour.start_s,
         "backfilled_hour": after.backfilled_hour.start_s if after.backfilled_hour else None,

@@ -100,8 +100,8 @@ from hourmark_etl.ledger.closed import read_unaudited_files
 from hourmark_etl.ledger.database import CLOSER, Database
 from hourmark_etl.ledger.staged.listings import (
     ProofTotals,
-    find_counted_promises,
-    find_promises_between,
+    find_audit_groups_between,
+    find_counted_audit_groups,
     read_assigned_groups,
     read_proof_totals,
 )
@@ -276,7 +276,7 @@ class Prover:
         # Compare all ranges in the driver, or in tasks if there are many.
         groups = [
             g
-            for of in find_counted_promises(self.database, list(frontiers.values()), below)
+            for of in find_counted_audit_groups(self.database, list(frontiers.values()), below)
             for g in of
         ]
         items: list[StagedRowsItem | AuditFilesItem] = [*rows, *plan_promise_items(groups)]
@@ -325,7 +325,7 @@ class Prover:
         by_path = defaultdict[AuditPath, str](str)  # a type that needs the file
         for at, f in frontiers.items():
             if len(own := late.filter(pc.equal(late.column("frontier_index"), at))):
-                for g in find_promises_between(
+                for g in find_audit_groups_between(
                     self.database, f.event_type, origin_hours(own), NO_AUDIT_OFFSETS, f.settled_next
                 ):
                     by_path[AuditPath(g.path, g.site)] = f.event_type
