@@ -28,7 +28,6 @@ from tests.support.closing import (
     wait_of,
 )
 from tests.support.documents import ROOT, console_lines, resolved
-from tests.support.service.examples import DEAD_LETTERS, TypeVersion
 from tests.support.simulator import producers as played
 from tests.support.simulator.sites import FURTHER
 from tests.support.simulator.truth import EDGE_PARTITIONS, FIRST_HOUR, make_template
@@ -42,8 +41,8 @@ from hourmark.records.hours import Hour
 from hourmark.records.ranges import ByteRange
 from hourmark.records.record_key import RecordKey
 from hourmark.records.wire import range_headers
-from hourmark.rules.event_types import EventType, Source
-from hourmark.rules.revision import Rules
+from hourmark.rules.event_types import DEAD_LETTERS, EventType, Source
+from hourmark.rules.revision import Rules, TypeVersion
 from hourmark_delivery_service.parsing import CompiledRules, ParsedRange, parse_range
 from hourmark_etl.buckets.reader import read_manifest
 from hourmark_etl.ledger.heartbeat import DriverSigns
