@@ -49,7 +49,9 @@ class Subject(BaseModel):
 def pages() -> dict[Path, str]:
     """Return the text of each generated page, by its path."""
     return {
-        FOLDER / f"evidence-{file.stem}.md": _page(file, Subject.model_validate(tomllib.loads(text)))
+        FOLDER / f"evidence-{file.stem}.md": _page(
+            file, Subject.model_validate(tomllib.loads(text))
+        )
         for file in sorted((FOLDER / "evidence").glob("*.toml"))
         for text in [file.read_text()]
     }
