@@ -20,10 +20,6 @@ ROOMS: Final = tuple(
         "members"
     ]
 )
-SHORT: Final = {
-    "u/": "tests/unit/etl/",
-    "i/": "tests/integration/",
-}  # in docs/internals/reliability.md
 OTHERS: Final = (
     "./hourmark.toml",
     "hourmark.toml",
@@ -62,9 +58,7 @@ def named(text: str) -> list[tuple[str, str]]:
     for code in _CODE.findall(without_blocks(text)):
         if (match := _PATH.fullmatch(code)) and code not in ("…", *OTHERS):
             path, name = match.group(1), match.group(2) or ""
-            found.append(
-                (found[-1][0] if path == "…" else SHORT.get(path[:2], path[:2]) + path[2:], name)
-            )
+            found.append((found[-1][0] if path == "…" else path, name))
     return found
 
 
