@@ -1,0 +1,163 @@
+"""docs/how-to: commands of the guides parse, and those about event types print what is shown."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import re
+import shlex
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from tests.support.bucket_world import World
+from tests.support.clock import FakeClock
+from tests.support.documents import resolved
+from tests.support.guides import FOLDER, ShownFile, commands, steps
+from tests.support.rules_servers import MemoryRegistry, MemoryTopic, outside
+from tests.support.runbooks import Command
+
+from hourmark.cli import root
+from hourmark.config.loading import Config
+from hourmark.errors import HourmarkError
+from hourmark.rules.event_types import EventType
+from hourmark.rules.revision import Rules
+from hourmark.rules.topics import edge_topics
+from hourmark_declare.apply import ApplyTargets
+from hourmark_etl.ledger.rules import LedgerRules
+
+GUIDES = (
+    "add-a-type",
+    "change-a-type",
+    "rename-a-type",
+    "retire-a-type",
+    "multi-line-records",
+    "container-logs",
+)
+TEXTS = {name: (FOLDER / f"{name}.md").read_text() for name in GUIDES}
+COMMANDS = [(name, one.line) for name, text in TEXTS.items() for one in commands(text)]
+MENTIONED = re.compile(r"`(hourmark [^`]+)`")
+# Programs that are not Hourmark's.
+OTHERS = (
+    "sudo systemctl ", "sudo apt-get ", "sudo -u ", "sudo runuser ", "ssh ", "docker compose ",
+    "openssl ", "curl ", "hdfs dfs ", "kafka-", "sqlite3 ", "pg_restore ", "pip install ",
+    "pytest", "logger ", "systemctl ", "install ", "crontab ", "git ", "cp ", "mv ",
+)  # fmt: skip
+EXECUTED = ("types check", "types try", "types apply", "types list")
+NEEDS_SERVERS = ("--live",)
+NOW_MS = 1_795_262_400_000  # 2026-11-21T12:00:00Z
+IN_FORCE = ("change-a-type", "rename-a-type", "retire-a-type")  # what such a page declares first
+
+
+class Site:
+    """Kafka, a registry and a ledger in memory, and a folder in which commands are run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._topic, self._registry = MemoryTopic(), MemoryRegistry()
+        self._ledger = LedgerRules(World(folder / "world").database)
+        self._topics: set[str] = set()
+        (folder / "hourmark.toml").write_text("")
+
+    @contextlib.contextmanager
+    def open_targets(self, config: Config, report: Callable[[str], None]) -> Iterator[ApplyTargets]:
+        def create_topics(types: list[EventType]) -> list[str]:
+            wanted = [topic.name for topic in edge_topics(config.kafka, types)]
+            created = [name for name in wanted if name not in self._topics]
+            self._topics.update(created)
+            return created
+
+        yield dataclasses.replace(
+            outside(self._ledger, self._registry, self._topic),
+            create_topics=create_topics,
+            report=report,
+        )
+
+    def read_applied_rules(self, config: Config) -> Rules | None:
+        return self._topic.read().latest
+
+    def run(self, line: str) -> str:
+        program, *words = shlex.split(line)
+        assert program == "hourmark"
+        done = CliRunner().invoke(root, words)
+        if done.exception is None or isinstance(done.exception, SystemExit):
+            return done.output
+        if not isinstance(done.exception, HourmarkError):
+            raise done.exception
+        return f"{done.output}\nhourmark: {done.exception}"  # as `main` prints it
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    site = Site(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HOURMARK_CONFIG", raising=False)
+    for module in ("cli", "try_cli"):
+        monkeypatch.setattr(f"hourmark_declare.{module}.SystemClock", lambda: FakeClock(NOW_MS))
+    monkeypatch.setattr("hourmark_declare.servers.open_targets", site.open_targets)
+    monkeypatch.setattr("hourmark_declare.servers.read_applied_rules", site.read_applied_rules)
+    return site
+
+
+def is_executed(command: Command) -> bool:
+    words = command.line.removeprefix("hourmark ")
+    return words.startswith(EXECUTED) and not any(word in words for word in NEEDS_SERVERS)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, text in TEXTS.items() if any(map(is_executed, commands(text)))]
+)
+def test_a_guide_about_types_prints_what_it_shows(name: str, site: Site) -> None:
+    applied = name not in IN_FORCE
+    for step in steps(TEXTS[name]):
+        if isinstance(step, ShownFile):
+            file = site.folder / step.name
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(step.text)
+            continue
+        if not applied:
+            assert "is in force" in site.run("hourmark types apply")
+            applied = True
+        if is_executed(step):
+            printed = site.run(step.line)
+            assert step.output, f"{step.line}: the page shows what it prints"
+            assert step.missing(printed) == [], printed
+        elif match := re.fullmatch(r"git rm (\S+)", step.line):
+            (site.folder / match[1]).unlink()
+
+
+@pytest.mark.parametrize(("name", "line"), COMMANDS, ids=[line for _, line in COMMANDS])
+def test_a_command_of_a_guide_parses(
+    name: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if line.startswith(OTHERS) and "| hourmark" not in line:
+        return
+    monkeypatch.chdir(tmp_path)
+    for step in steps(TEXTS[name]):
+        if isinstance(step, ShownFile):
+            (tmp_path / step.name).parent.mkdir(exist_ok=True)
+            (tmp_path / step.name).write_text(step.text)
+    for part in line.split(" | "):
+        program, *words = shlex.split(part.partition(" > ")[0])
+        if program == "hourmark":
+            command, arguments = resolved(words)
+            with command.make_context(command.name, arguments):  # parses, runs nothing
+                pass
+        else:
+            assert part.startswith(OTHERS), part
+
+
+@pytest.mark.parametrize("name", GUIDES)
+def test_a_command_that_a_sentence_mentions_exists_with_its_options(name: str) -> None:
+    for code in MENTIONED.findall(re.sub(r"```.*?```", "", TEXTS[name], flags=re.DOTALL)):
+        found, arguments = resolved(shlex.split(code)[1:])
+        known = {option for parameter in found.params for option in parameter.opts}
+        assert {word for word in arguments if word.startswith("--")} <= known, code
+
+
+@pytest.mark.parametrize("name", GUIDES)
+def test_a_block_of_settings_is_valid(name: str) -> None:
+    for block in re.findall(r"^ *```toml\n(.*?)^ *```", TEXTS[name], re.DOTALL | re.MULTILINE):
+        tomllib.loads(block)
