@@ -27,6 +27,7 @@ from hourmark.rules.revision import Rules
 from hourmark.rules.topics import edge_topics
 from hourmark_declare.apply import ApplyTargets
 from hourmark_etl.ledger.rules import LedgerRules
+from hourmark_producer.receive.inputs import check_inputs
 
 GUIDES = (
     "add-a-type",
@@ -35,6 +36,7 @@ GUIDES = (
     "retire-a-type",
     "multi-line-records",
     "container-logs",
+    "receive-syslog-and-journal",
 )
 TEXTS = {name: (FOLDER / f"{name}.md").read_text() for name in GUIDES}
 COMMANDS = [(name, one.line) for name, text in TEXTS.items() for one in commands(text)]
@@ -160,4 +162,7 @@ def test_a_command_that_a_sentence_mentions_exists_with_its_options(name: str) -
 @pytest.mark.parametrize("name", GUIDES)
 def test_a_block_of_settings_is_valid(name: str) -> None:
     for block in re.findall(r"^ *```toml\n(.*?)^ *```", TEXTS[name], re.DOTALL | re.MULTILINE):
-        tomllib.loads(block)
+        read = tomllib.loads(block)
+        if read.keys() <= Config.model_fields.keys():
+            config = Config.model_validate(read)
+            check_inputs(config.tailer)
