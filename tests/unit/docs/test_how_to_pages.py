@@ -1,4 +1,4 @@
-"""docs/how-to: commands of the guides parse, and those about event types print what is shown."""
+"""docs/how-to: commands of the guides parse, and those about types and tokens print what is shown."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ from tests.support.rules_servers import MemoryRegistry, MemoryTopic, outside
 from tests.support.runbooks import Command
 
 from hourmark.cli import root
+from hourmark.config.groups import KafkaSettings
 from hourmark.config.loading import Config
 from hourmark.errors import HourmarkError
 from hourmark.rules.event_types import EventType
 from hourmark.rules.revision import Rules
 from hourmark.rules.topics import edge_topics
 from hourmark_declare.apply import ApplyTargets
+from hourmark_delivery_service.access.token import Token
 from hourmark_etl.ledger.rules import LedgerRules
 from hourmark_producer.receive.inputs import check_inputs
 
@@ -37,17 +39,22 @@ GUIDES = (
     "multi-line-records",
     "container-logs",
     "receive-syslog-and-journal",
+    "tokens-and-tls",
 )
 TEXTS = {name: (FOLDER / f"{name}.md").read_text() for name in GUIDES}
 COMMANDS = [(name, one.line) for name, text in TEXTS.items() for one in commands(text)]
 MENTIONED = re.compile(r"`(hourmark [^`]+)`")
 # Programs that are not Hourmark's.
 OTHERS = (
-    "sudo systemctl ", "sudo apt-get ", "sudo -u ", "sudo runuser ", "ssh ", "docker compose ",
+    "sudo systemctl ", "sudo install ", "sudo apt-get ", "sudo -u ", "sudo runuser ", "ssh ", "docker compose ",
     "openssl ", "curl ", "hdfs dfs ", "kafka-", "sqlite3 ", "pg_restore ", "pip install ",
     "pytest", "logger ", "systemctl ", "install ", "crontab ", "git ", "cp ", "mv ",
 )  # fmt: skip
-EXECUTED = ("types check", "types try", "types apply", "types list")
+EXECUTED = (
+    "types check", "types try", "types apply", "types list",
+    "token create", "token list", "token revoke",
+)  # fmt: skip
+TOKEN_ID = "3f2a90c1b7d4e856"  # what pages show as the id of the first token
 NEEDS_SERVERS = ("--live",)
 NOW_MS = 1_795_262_400_000  # 2026-11-21T12:00:00Z
 IN_FORCE = ("change-a-type", "rename-a-type", "retire-a-type")  # what such a page declares first
@@ -61,6 +68,7 @@ class Site:
         self._topic, self._registry = MemoryTopic(), MemoryRegistry()
         self._ledger = LedgerRules(World(folder / "world").database)
         self._topics: set[str] = set()
+        self._tokens: dict[str, Token] = {}
         (folder / "hourmark.toml").write_text("")
 
     @contextlib.contextmanager
@@ -80,8 +88,18 @@ class Site:
     def read_applied_rules(self, config: Config) -> Rules | None:
         return self._topic.read().latest
 
+    def read_tokens(self, kafka: KafkaSettings) -> dict[str, Token]:
+        return self._tokens
+
+    def write_token(self, kafka: KafkaSettings, token: Token) -> None:
+        self._tokens[token.id] = token
+
     def run(self, line: str) -> str:
-        program, *words = shlex.split(line)
+        printed = self._run(line.replace(TOKEN_ID, next(iter(self._tokens), "")))
+        return printed.replace(next(iter(self._tokens), TOKEN_ID), TOKEN_ID)
+
+    def _run(self, line: str) -> str:
+        program, *words = shlex.split(line.partition(" > ")[0])
         assert program == "hourmark"
         done = CliRunner().invoke(root, words)
         if done.exception is None or isinstance(done.exception, SystemExit):
@@ -98,6 +116,8 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     monkeypatch.delenv("HOURMARK_CONFIG", raising=False)
     for module in ("cli", "try_cli"):
         monkeypatch.setattr(f"hourmark_declare.{module}.SystemClock", lambda: FakeClock(NOW_MS))
+    for name in ("read_tokens", "write_token"):
+        monkeypatch.setattr(f"hourmark_delivery_service.access.topic.{name}", getattr(site, name))
     monkeypatch.setattr("hourmark_declare.servers.open_targets", site.open_targets)
     monkeypatch.setattr("hourmark_declare.servers.read_applied_rules", site.read_applied_rules)
     return site
@@ -111,7 +131,7 @@ def is_executed(command: Command) -> bool:
 @pytest.mark.parametrize(
     "name", [name for name, text in TEXTS.items() if any(map(is_executed, commands(text)))]
 )
-def test_a_guide_about_types_prints_what_it_shows(name: str, site: Site) -> None:
+def test_a_guide_prints_what_it_shows(name: str, site: Site) -> None:
     applied = name not in IN_FORCE
     for step in steps(TEXTS[name]):
         if isinstance(step, ShownFile):
