@@ -18,7 +18,7 @@ from tests.support.runbooks import Command
 
 FOLDER: Final = ROOT / "docs" / "how-to"
 _BLOCK: Final = re.compile(r"^( *)```(\w+)\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
-_FILE: Final = re.compile(r"# ([\w/.-]+\.toml)\n")
+_FILE: Final = re.compile(r"# (\w[\w/.-]*\.toml)\n")
 
 
 @dataclass(frozen=True, slots=True)

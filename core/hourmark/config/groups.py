@@ -85,7 +85,7 @@ class KafkaSettings(FrozenModel):
     """MirrorMaker 2's alias of the edge cluster; prefix of the mirrored topics"""
     further_edges: dict[Name, KafkaCluster] = {}
     """edge clusters of further sites by alias, whose events the same ledger closes: see
-    docs/operate/mirror.md; not used by services
+    docs/how-to/second-site.md; not used by services
     """
     max_message_bytes: int = Field(8 * 1024 * 1024, ge=1 << 20)
     """maximum message size along the whole path; larger than the longest line (4 MiB) and its dead
