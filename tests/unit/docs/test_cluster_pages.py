@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from tests.faults.test_etl_dynamic_allocation import ALLOCATION
-from tests.support.documents import ROOT, resolved
+from tests.support.documents import ROOT
 from tests.support.guides import commands
 from tests.support.ports import free_port
 from tests.support.waiting import wait_for
@@ -50,7 +50,7 @@ def conf(words: list[str]) -> dict[str, str]:
 
 def environment(tmp_path: Path) -> dict[str, str]:
     """As the page has it: `.venv/bin` first in `PATH`; the next `python3` has no Spark."""
-    assert command("spark-standalone", "export") == "export PATH=/opt/hourmark/.venv/bin:$PATH"
+    assert command("spark-standalone", "export PATH") == "export PATH=/opt/hourmark/.venv/bin:$PATH"
     from hourmark_infra.java.find import java_executable
 
     (tmp_path / "python3").write_text("#!/bin/sh\necho no Spark here >&2; exit 1\n")
@@ -170,25 +170,3 @@ def test_kubectl_names_files_and_secrets_that_the_manifests_have() -> None:
     for words in created.values():
         files = [word.partition("=")[2] for word in words if word.startswith("--from-file=")]
         assert files and all(f"/{file}" in manifests for file in files)
-
-
-@pytest.mark.parametrize(
-    ("page", "line"),
-    [
-        (page, line)
-        for page in PAGES
-        for line in COMMANDS[page]
-        if line.startswith("hourmark ")
-    ],
-)
-def test_a_command_of_hourmark_parses(page: str, line: str, tmp_path: Path) -> None:
-    words = shlex.split(line.partition(" > ")[0])[1:]
-    file = tmp_path / "hourmark.toml"
-    file.touch()
-    if "--config" in words:
-        words[words.index("--config") + 1] = str(file)
-    if "--dir" in words:
-        words[words.index("--dir") + 1] = str(tmp_path)
-    found, arguments = resolved(words)
-    with found.make_context(found.name, arguments):
-        pass
