@@ -136,7 +136,9 @@ def test_executors_are_allocated_as_the_test_has_them() -> None:
 
 def test_the_driver_is_submitted_with_and_without_dynamic_allocation_alike() -> None:
     first, second = [
-        shlex.split(line) for line in COMMANDS["spark-standalone"] if line.startswith("spark-submit")
+        shlex.split(line)
+        for line in COMMANDS["spark-standalone"]
+        if line.startswith("spark-submit")
     ]
     assert [word for word in first if word not in second] == []
     assert first[-3:] == second[-3:] == ["etl/job.py", "--config", "/etc/hourmark/hourmark.toml"]
