@@ -8,7 +8,7 @@ import dataclasses
 import re
 import shlex
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -80,7 +80,7 @@ class Site:
 
     @contextlib.contextmanager
     def open_targets(self, config: Config, report: Callable[[str], None]) -> Iterator[ApplyTargets]:
-        def create_topics(types: list[EventType]) -> list[str]:
+        def create_topics(types: Sequence[EventType]) -> list[str]:
             wanted = [topic.name for topic in edge_topics(config.kafka, types)]
             created = [name for name in wanted if name not in self._topics]
             self._topics.update(created)
