@@ -260,7 +260,7 @@ class ServiceSettings(FrozenModel):
     """
     inflight_bytes_max: int = Field(64 << 20, ge=1 << 20)
     """memory for requests in progress, for all workers together; beyond it the service responds
-    with 503. Connections take up to 320 KiB each in addition: see operations
+    with 503. Connections take up to 320 KiB each in addition: docs/operate/deploy.md
     """
     connections_max: int = Field(2048, ge=1)
     """open connections, from the TLS handshake on, in addition to 256 files; for a new one beyond
