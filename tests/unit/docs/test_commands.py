@@ -45,6 +45,7 @@ OTHERS = {
     "kafka-delete-records.sh",
     "kafka-leader-election.sh",
     "kubectl",
+    "logger",
     "ls",
     "mkdir",
     "node",
@@ -55,6 +56,7 @@ OTHERS = {
     "pre-commit",
     "printf",
     "psql",
+    "pytest",
     "python",
     "python3",
     "spark-submit",
@@ -158,6 +160,7 @@ def test_commands_are_found_in_blocks() -> None:
     assert hourmark_arguments(["ssh", "web-1", "hourmark", "tail", "status"]) == ["tail", "status"]
     assert hourmark_arguments(["docker", "compose", "run", "--rm", "operator", "bucket", "ls"]) == [
         "bucket",
+        "logger",
         "ls",
     ]
     assert hourmark_arguments(["curl", "http://127.0.0.1:8780"]) is None

@@ -1,4 +1,4 @@
-"""docs/how-to: commands of the guides parse, and those about types and tokens print what is shown."""
+"""docs/how-to: commands of the guides about types and tokens print what is shown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import pytest
 from click.testing import CliRunner
 from tests.support.bucket_world import World
 from tests.support.clock import FakeClock
-from tests.support.documents import resolved
 from tests.support.guides import FOLDER, ShownFile, commands, steps
 from tests.support.rules_servers import MemoryRegistry, MemoryTopic, outside
 from tests.support.runbooks import Command
@@ -51,13 +50,6 @@ GUIDES = (
     "test-with-a-local-stack",
 )
 TEXTS = {name: (FOLDER / f"{name}.md").read_text() for name in GUIDES}
-COMMANDS = [(name, one.line) for name, text in TEXTS.items() for one in commands(text)]
-MENTIONED = re.compile(r"`(hourmark [^`]+)`")
-# Programs that are not Hourmark's.
-OTHERS = (
-    "sudo systemctl ", "sudo install ", "sudo cp ", "sudo mv ", "sudo chown ", "docker compose ",
-    "curl ", "hdfs dfs ", "jq ", "pip install ", "pytest ", "logger ", "git rm ",
-)  # fmt: skip
 EXECUTED = (
     "types check", "types try", "types apply", "types list",
     "token create", "token list", "token revoke",
@@ -154,33 +146,6 @@ def test_a_guide_prints_what_it_shows(name: str, site: Site) -> None:
             assert step.missing(printed) == [], printed
         elif match := re.fullmatch(r"git rm (\S+)", step.line):
             (site.folder / match[1]).unlink()
-
-
-@pytest.mark.parametrize(("name", "line"), COMMANDS, ids=[line for _, line in COMMANDS])
-def test_a_command_of_a_guide_parses(
-    name: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for step in steps(TEXTS[name]):
-        if isinstance(step, ShownFile):
-            (tmp_path / step.name).parent.mkdir(exist_ok=True)
-            (tmp_path / step.name).write_text(step.text)
-    for part in line.split(" | "):
-        words = shlex.split(part.partition(" > ")[0])
-        if "hourmark" in words:  # `ssh` and `systemd-run` run it elsewhere
-            command, arguments = resolved(words[words.index("hourmark") + 1 :])
-            with command.make_context(command.name, arguments):  # parses, runs nothing
-                pass
-        else:
-            assert part.startswith(OTHERS), part
-
-
-@pytest.mark.parametrize("name", GUIDES)
-def test_a_command_that_a_sentence_mentions_exists_with_its_options(name: str) -> None:
-    for code in MENTIONED.findall(re.sub(r"```.*?```", "", TEXTS[name], flags=re.DOTALL)):
-        found, arguments = resolved(shlex.split(code)[1:])
-        known = {option for parameter in found.params for option in parameter.opts}
-        assert {word for word in arguments if word.startswith("--")} <= known, code
 
 
 @pytest.mark.parametrize("name", GUIDES)
