@@ -160,7 +160,6 @@ def test_commands_are_found_in_blocks() -> None:
     assert hourmark_arguments(["ssh", "web-1", "hourmark", "tail", "status"]) == ["tail", "status"]
     assert hourmark_arguments(["docker", "compose", "run", "--rm", "operator", "bucket", "ls"]) == [
         "bucket",
-        "logger",
         "ls",
     ]
     assert hourmark_arguments(["curl", "http://127.0.0.1:8780"]) is None
