@@ -1,7 +1,7 @@
 """Pages of docs/how-to as a test follows them: files that they show, and commands with output.
 
 A block whose first line is `# NAME.toml` is the content of that file. A console block holds
-commands after `$ `, which `\\` continues on the next line, each followed by lines of its output.
+commands after `$ `, each followed by lines of its output (`tests/support/runbooks.py`).
 `$ cat FILE` shows the content of a file.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tests.support.documents import ROOT
-from tests.support.runbooks import Command
+from tests.support.runbooks import Command, parse_commands
 
 FOLDER: Final = ROOT / "docs" / "how-to"
 _BLOCK: Final = re.compile(r"^( *)```(\w+)\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
@@ -36,18 +36,12 @@ def steps(page: str) -> Iterator[ShownFile | Command]:
         if language == "toml" and (shown := _FILE.match(body)):
             yield ShownFile(shown[1], body)
         elif language == "console":
-            yield from map(_file_or_command, _commands(body))
+            yield from map(_file_or_command, parse_commands(body))
 
 
 def commands(page: str) -> list[Command]:
     """Return the commands of a page's text, in its order."""
     return [step for step in steps(page) if isinstance(step, Command)]
-
-
-def _commands(body: str) -> Iterator[Command]:
-    for part in re.split(r"^\$ ", body.replace("\\\n", " "), flags=re.MULTILINE)[1:]:
-        line, *output = part.splitlines()
-        yield Command(line, tuple(filter(str.strip, output)))
 
 
 def _file_or_command(command: Command) -> ShownFile | Command:
