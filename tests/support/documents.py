@@ -132,8 +132,11 @@ def simple_commands(line: str) -> list[list[str]]:
 def hourmark_arguments(words: list[str]) -> list[str] | None:
     """Return the arguments of Hourmark within a simple command, or None if it runs another program.
 
-    `docker compose exec etl /opt/hourmark/hourmark bucket ls` has the arguments `bucket ls`.
+    `docker compose exec etl /opt/hourmark/hourmark bucket ls` has the arguments `bucket ls`. In
+    `kubectl -n hourmark get pods`, the name is that of a namespace.
     """
+    if words[0] == "kubectl":
+        words = words[words.index("--") :] if "--" in words else []
     for place, word in enumerate(words):
         if word == "hourmark" or word.endswith("/hourmark"):
             return words[place + 1 :]

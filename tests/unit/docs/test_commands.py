@@ -42,6 +42,7 @@ OTHERS = {
     "jq",
     "kafka-configs.sh",
     "kafka-console-consumer.sh",
+    "kafka-consumer-groups.sh",
     "kafka-delete-records.sh",
     "kafka-leader-election.sh",
     "kubectl",
@@ -59,6 +60,7 @@ OTHERS = {
     "pytest",
     "python",
     "python3",
+    "spark-class",
     "spark-submit",
     "sqlite3",
     "ssh",
@@ -67,6 +69,7 @@ OTHERS = {
     "tail",
     "tar",
     "uv",
+    "yarn",
     ".venv/bin/uv",
     ".venv/bin/python",
 }
@@ -163,6 +166,8 @@ def test_commands_are_found_in_blocks() -> None:
         "ls",
     ]
     assert hourmark_arguments(["curl", "http://127.0.0.1:8780"]) is None
+    assert hourmark_arguments(["kubectl", "-n", "hourmark", "get", "pods"]) is None
+    assert hourmark_arguments(shlex.split("kubectl exec etl -- hourmark status")) == ["status"]
 
 
 @pytest.mark.parametrize(
