@@ -26,6 +26,7 @@ DOCS = ROOT / "docs"
 # Programs of others that documents call. A command of Hourmark is not one of them, however called.
 OTHERS = {
     ".venv/bin/spark-submit",
+    "/opt/hourmark/.venv/bin/spark-submit",
     "cat",
     "cd",
     "curl",
