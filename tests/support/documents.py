@@ -22,10 +22,6 @@ ROOMS: Final = tuple(
         "members"
     ]
 )
-SHORT: Final = {
-    "u/": "tests/unit/etl/",
-    "i/": "tests/integration/",
-}  # in docs/internals/reliability.md
 OTHERS: Final = (
     "./hourmark.toml",
     "hourmark.toml",
@@ -67,9 +63,7 @@ def named(text: str) -> list[tuple[str, str]]:
     for code in _CODE.findall(without_blocks(text)):
         if (match := _PATH.fullmatch(code)) and code not in ("…", *OTHERS):
             path, name = match.group(1), match.group(2) or ""
-            found.append(
-                (found[-1][0] if path == "…" else SHORT.get(path[:2], path[:2]) + path[2:], name)
-            )
+            found.append((found[-1][0] if path == "…" else path, name))
     return found
 
 
@@ -111,7 +105,7 @@ def console_lines(text: str) -> list[str]:
 def simple_commands(line: str) -> list[list[str]]:
     """Return the words of each simple command of a shell line, without redirections.
 
-    Assignments before a command are left out. `a && X=1 b > c` has the commands `a` and `b`.
+    Assignments and keywords before a command are left out. `a && X=1 b > c` has the commands `a` and `b`.
     """
     tokens = shlex.shlex(line, posix=True, punctuation_chars=True)
     tokens.whitespace_split = True
@@ -124,7 +118,7 @@ def simple_commands(line: str) -> list[list[str]]:
             redirected = True
         elif redirected:
             redirected = False
-        elif found[-1] or not _ASSIGNMENT.match(token):
+        elif found[-1] or not (_ASSIGNMENT.match(token) or token in ("do", "then")):
             found[-1].append(token)
     return [words for words in found if words]
 
@@ -132,13 +126,24 @@ def simple_commands(line: str) -> list[list[str]]:
 def hourmark_arguments(words: list[str]) -> list[str] | None:
     """Return the arguments of Hourmark within a simple command, or None if it runs another program.
 
+    Sees through `sudo`, `ssh`, `kubectl exec … --` and containers:
     `docker compose exec etl /opt/hourmark/hourmark bucket ls` has the arguments `bucket ls`.
     """
-    for place, word in enumerate(words):
-        if word == "hourmark" or word.endswith("/hourmark"):
-            return words[place + 1 :]
-    if words[:3] == ["docker", "compose", "run"] and "operator" in words:
-        return words[words.index("operator") + 1 :]
+    if not words:
+        return None
+    program, *rest = words
+    if program == "hourmark" or program.endswith("/hourmark"):
+        return rest
+    if program in ("sudo", "ssh"):
+        while rest and rest[0].startswith("-"):
+            rest = rest[2:] if rest[0] in ("-u", "-g", "-p", "-i") else rest[1:]
+        return hourmark_arguments(rest[1:] if program == "ssh" else rest)
+    if program in ("kubectl", "runuser") and "--" in rest:
+        return hourmark_arguments(rest[rest.index("--") + 1 :])
+    if program in ("docker", "podman", "podman-compose"):
+        for place, word in enumerate(rest):
+            if word.endswith("/hourmark") or (word == "operator" and "run" in rest[:place]):
+                return rest[place + 1 :]
     return None
 
 
