@@ -63,8 +63,10 @@ def run(config: Config, no_restart: bool) -> None:
 
     Runs until SIGTERM. Creates missing remote topics. Logs how existing ones differ from the edge
     topics (`hourmark mirror plan`). Restarts MirrorMaker 2 when it exits or when one of its tasks
-    fails. The log of MirrorMaker 2 is written to stderr. Generated files are stored in
-    mirror.work_dir; the command does not start if another instance uses this folder.
+    fails. The log of MirrorMaker 2 is written to stderr.
+
+    Generated files are stored in mirror.work_dir; the command does not start if another instance
+    uses this folder.
 
     To run several workers, start one on each host with a mirror.rest_host that the other hosts can
     reach. The workers share the tasks of one mirror, and the remaining workers take over the tasks
