@@ -132,11 +132,10 @@ def _bounds(schema: _Json) -> str:
 def _attributes(of: type) -> dict[str, str]:
     """Return the descriptions in the section Attributes of a class's docstring, by name."""
     section = inspect.cleandoc(of.__doc__ or "").partition("Attributes:\n")[2]
+    entries = re.split(r"^    (?=\w+:)", section, flags=re.MULTILINE)[1:]
     return {
-        name: " ".join(text.split()).removesuffix(".")
-        for name, text in re.findall(
-            r"^    (\w+): ((?:.+\n?(?:        )?)+)", section, re.MULTILINE
-        )
+        name: " ".join(text.split()).removesuffix(".").replace("None if", "null if")
+        for name, _, text in (entry.partition(":") for entry in entries)
     }
 
 

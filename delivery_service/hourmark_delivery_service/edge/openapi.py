@@ -240,7 +240,7 @@ def _events(settings: ServiceSettings) -> _Json:
 def _validate_events(settings: ServiceSettings) -> _Json:
     content = _events_content()
     content["required"].append("validate_only")
-    content["properties"]["validate_only"] = {"const": True}
+    content["properties"]["validate_only"] = _described({"const": True}, "always true")
     return {
         "operationId": "validateEvents",
         "summary": "Validate events of one type without storing them",
