@@ -17,7 +17,7 @@ from hourmark.cli import root
 from hourmark.records.dead_letters import DeadLetterReason
 from hourmark.records.wire import TOPIC_UNAVAILABLE
 from hourmark_delivery_service import errors as service_errors
-from hourmark_delivery_service.edge.responses import _HTTP_ERRORS
+from hourmark_delivery_service.edge.responses import HTTP_ERRORS
 from hourmark_etl.model import ClosingPhase
 from hourmark_etl.operators.buckets.exits import BucketExit
 
@@ -66,7 +66,7 @@ def codes_of_the_service() -> dict[str, int]:
         if file.name != "errors.py"
         for code, status in http_codes(file.read_text())
     }
-    return found | {code: status for status, (code, *_) in _HTTP_ERRORS.items()} | {"refused": 404}
+    return found | {code: status for status, (code, *_) in HTTP_ERRORS.items()} | {"refused": 404}
 
 
 def test_each_code_of_the_http_api_has_a_section_below_its_status() -> None:
