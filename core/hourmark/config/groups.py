@@ -85,7 +85,7 @@ class KafkaSettings(FrozenModel):
     """MirrorMaker 2's alias of the edge cluster; prefix of the mirrored topics"""
     further_edges: dict[Name, KafkaCluster] = {}
     """edge clusters of further sites by alias, whose events the same ledger closes: see
-    docs/operate/mirror.md; not used by services
+    docs/how-to/second-site.md; not used by services
     """
     max_message_bytes: int = Field(8 * 1024 * 1024, ge=1 << 20)
     """maximum message size along the whole path; larger than the longest line (4 MiB) and its dead
@@ -257,7 +257,7 @@ class ServiceSettings(FrozenModel):
     """
     inflight_bytes_max: int = Field(64 << 20, ge=1 << 20)
     """memory for requests in progress, for all workers together; beyond it the service responds
-    with 503. Connections take up to 320 KiB each in addition: see operations
+    with 503. Connections take up to 320 KiB each in addition: docs/operate/deploy.md
     """
     connections_max: int = Field(2048, ge=1)
     """open connections, from the TLS handshake on, in addition to 256 files; for a new one beyond
