@@ -32,8 +32,8 @@ options are described.
 
 {_GENERATED}
 
-`hourmark COMMAND --help` (or `-h`) prints the same text in a terminal. Results are written to
-stdout, progress and logs to stderr. [Exit codes](exit-codes.md) lists the exit codes of all
+The option `--help` (or `-h`) of a command prints the same text in a terminal. Results are written
+to stdout, progress and logs to stderr. [Exit codes](exit-codes.md) lists the exit codes of all
 commands. In a checkout of the source, the command is `./hourmark`.
 """
 _COMMON: Final = """## Common options
