@@ -210,7 +210,10 @@ def _prose(text: str) -> str:
 
 
 def _filled(text: str) -> str:
-    return textwrap.fill(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
+    """Wrap a paragraph, but never within code in backticks."""
+    whole = _CODE.sub(lambda code: code[0].replace(" ", "\0"), text)
+    lines = textwrap.fill(whole, _WIDTH, break_long_words=False, break_on_hyphens=False)
+    return lines.replace("\0", " ")
 
 
 if __name__ == "__main__":
