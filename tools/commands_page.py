@@ -54,16 +54,17 @@ _SUBJECTS: Final = {
 }
 # outside of code in backticks: an option, or a character that Markdown would interpret
 _OPTION: Final = re.compile(r"(?<![\w-])(--[a-z][a-z-]*)")
-_SPECIAL: Final = re.compile(r"([*<>|])")
+_SPECIAL: Final = re.compile(r"([*|]|<(?=[A-Za-z/!?]))")
 _CODE: Final = re.compile(r"(`[^`]*`)")
 
 
 def pages() -> Mapping[str, str]:
     """Return the text of each page by its path below docs/reference."""
-    return {
+    texts = {
         OVERVIEW: "\n".join(_overview()),
         **{f"commands/{slug(title)}.md": "\n".join(_page(title)) for title in COMMAND_GROUPS},
     }
+    return {path: re.sub(r"\n{3,}", "\n\n", text).strip() + "\n" for path, text in texts.items()}
 
 
 def slug(title: str) -> str:
