@@ -66,7 +66,7 @@ def _operation(title: str, operation: _Json) -> Iterator[str]:
         yield ""
     if body := operation.get("requestBody"):
         kinds = [
-            f"`{media}`" + (f" ({schema['description']})" if "description" in schema else "")
+            media + (f" ({schema['description']})" if "description" in schema else "")
             for media, content in body["content"].items()
             for schema in [content["schema"]]
         ]
@@ -81,7 +81,7 @@ def _responses(responses: _Json) -> Iterator[str]:
         if media == PROBLEM:
             errors.append(f"{status} {response['description']}")
             continue
-        yield _filled(f"Response {status}: {response['description']}. Media type `{media}`.")
+        yield _filled(f"Response {status}: {response['description']}. Media type {media}.")
         if content["schema"].get("properties"):
             yield from _object(content["schema"])
     if errors:
