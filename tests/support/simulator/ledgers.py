@@ -122,7 +122,7 @@ class LedgerFaults:
         if world.seen["ledger lost"] >= 2:
             return
         old = world.ledger
-        self.end()  # a copy from before a rebuild: docs/internals/reliability.md, "What is not promised"
+        self.end()  # a copy from before a rebuild: docs/concepts/delivery-guarantees.md
         world.pipeline.leaders_come_back()
         try:
             lose_ledger(world)

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize(
-    "document", ["README.md", "docs/reference/event-types.md", "docs/operate/operations.md"]
+    "document", ["README.md", "docs/reference/event-types.md", "docs/operate/mirror.md"]
 )
 def test_topics_are_named_as_each_cluster_has_them(document: str) -> None:
     text = (ROOT / document).read_text()
@@ -29,7 +29,7 @@ def test_the_length_of_buckets_is_told_with_its_setting(document: str) -> None:
     assert "`parsing.bucket_seconds`" in text and "--bucket-seconds 60" in text
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/operate/operations.md"])
+@pytest.mark.parametrize("document", ["README.md", "docs/operate/tailers.md"])
 def test_what_a_stopped_tailer_leaves_is_told_with_the_command(document: str) -> None:
     text = (ROOT / document).read_text()
     assert (
