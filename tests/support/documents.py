@@ -97,6 +97,17 @@ def console_lines(text: str) -> list[str]:
     return [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
 
 
+def console_commands(text: str) -> list[tuple[str, str]]:
+    """Return each command of the console blocks of a page, with the output that the page shows.
+
+    A line that ends with a backslash continues on the next one. The output is an empty string if
+    the page shows none.
+    """
+    blocks = "".join(re.findall(r"```console\n(.*?)```", text, re.DOTALL))
+    joined = re.sub(r"\\\n *", "", blocks)
+    return re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", joined, re.MULTILINE)
+
+
 def resolved(words: list[str]) -> tuple[click.Command, list[str]]:
     """The command of Hourmark that these words begin with, and the words after its name."""
     found: click.Command = root
