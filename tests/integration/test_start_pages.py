@@ -245,6 +245,8 @@ def test_three_machines_close_a_bucket(tmp_path: Path) -> None:
                 machines.copy("service.pem", "service-1", "log-1")
                 machines.copy("log-1.token", "etl-1", "log-1")
                 _until(shell, used, lambda _: True, "the service is ready")
+            elif "status" in words:
+                _until(shell, used, lambda _: True, "what was just started has reported")
             elif words[:2] == ["hourmark", "serve"] or words[1:3] in DAEMONS:
                 started[words[1]] = shell.start(f"exec {used}")
             elif words[:3] == ["hourmark", "bucket", "ls"]:
@@ -263,7 +265,7 @@ def _until(shell: PageShell, command: str, holds: Callable[[str], object], what:
     """Repeat a command until it succeeds and its output is as expected."""
 
     def succeeds() -> bool:
-        printed = shell.run(f"{command} && echo succeeded", (0, 1))
+        printed = shell.run(f"{command} && echo succeeded", (0, 1, 2))
         return printed.endswith("succeeded\n") and bool(holds(printed))
 
     wait_for(succeeds, what, 400, 1.0)
