@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.containers, pytest.mark.long, pytest.mark.timeout(1800
 
 START_S = 900.0  # beside other work
 CLOSED_S = 900.0
-PAGE = (ROOT / "docs" / "operate" / "containers.md").read_text()
+PAGE = (ROOT / "docs" / "how-to" / "test-with-a-local-stack.md").read_text()
 TYPE = """
 name = "sale"
 doc = "Something was sold."

@@ -5,7 +5,7 @@ The demo's own story, with this trouble in its middle, on a stack of its own. Se
 killed on the way up, so that what is on its way is sent again by, and answered by, the other
 version, and the driver has open hours and staged files. Then either `hourmark types apply` begins
 what the older version does not read, such as checksums of values, and an hour closes that has
-records of both; or all go back as docs/operate/upgrading.md has it: each ends in order, and `hourmark
+records of both; or all go back as docs/operate/upgrade.md has it: each ends in order, and `hourmark
 rollback check` agrees. The judge must be content.
 """
 

@@ -1,4 +1,4 @@
-"""A closed bucket on the real HDFS, read as docs/operate/operations.md says: by a client that is not
+"""A closed bucket on the real HDFS, read as docs/operate/list-buckets.md says: by a client that is not
 Hourmark's.
 """
 
@@ -14,12 +14,12 @@ from tests.support.buckets import HOUR, TYPE, usual_plan
 from hourmark.config.groups import StorageSettings
 from hourmark_etl.storage import open_storage
 
-OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operate" / "operations.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "operate" / "list-buckets.md"
 
 
 def snippet() -> str:
     """The documented lines of Python."""
-    (found,) = re.findall(r"```python\n(.*?)```", OPERATIONS.read_text(), re.DOTALL)
+    (found,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     return str(found)
 
 
@@ -41,7 +41,7 @@ def test_a_stock_client_reads_what_a_closed_bucket_holds(
         "/hourmark/page-viewed/date=2026-11-21/hour=05",
         f"{urlsplit(own_hdfs.root).path}/{HOUR.bucket_path(TYPE)}",
     )
-    exec(compile(code, str(OPERATIONS), "exec"), {})
+    exec(compile(code, str(PAGE), "exec"), {})
     told = capsys.readouterr().out.splitlines()
     ids = sorted(event_id.hex() for datums in plan.files.values() for event_id, _ in datums)
     assert len(told) == events == len(ids)

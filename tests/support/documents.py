@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
+import textwrap
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,10 +22,6 @@ ROOMS: Final = tuple(
         "members"
     ]
 )
-SHORT: Final = {
-    "u/": "tests/unit/etl/",
-    "i/": "tests/integration/",
-}  # in docs/internals/reliability.md
 OTHERS: Final = (
     "./hourmark.toml",
     "hourmark.toml",
@@ -37,6 +35,9 @@ _CODE: Final = re.compile(r"`([^`\n]+)`")
 _PATH: Final = re.compile(
     r"((?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:py|md|toml|json|yaml|lock)|…)(?:::(\w+))?"
 )
+_CONSOLE: Final = re.compile(r"^( *)```console\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
+_COMMAND: Final = re.compile(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
+_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
 _LINK: Final = re.compile(r"\]\(([^)\s#]+)(?:#[^)]*)?\)")
 
 
@@ -62,9 +63,7 @@ def named(text: str) -> list[tuple[str, str]]:
     for code in _CODE.findall(without_blocks(text)):
         if (match := _PATH.fullmatch(code)) and code not in ("…", *OTHERS):
             path, name = match.group(1), match.group(2) or ""
-            found.append(
-                (found[-1][0] if path == "…" else SHORT.get(path[:2], path[:2]) + path[2:], name)
-            )
+            found.append((found[-1][0] if path == "…" else path, name))
     return found
 
 
@@ -91,21 +90,67 @@ def _bases() -> Iterator[Path]:
         yield from room.glob("hourmark*")
 
 
-def console_lines(text: str) -> list[str]:
-    """What console blocks say after `$ `."""
-    blocks = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
-    return [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
-
-
 def console_commands(text: str) -> list[tuple[str, str]]:
-    """Return each command of the console blocks of a page, with the output that the page shows.
+    """Return the commands of console blocks, each with the output that the page shows, or "".
 
-    A line that ends with a backslash continues on the next one. The output is an empty string if
-    the page shows none.
+    A command follows `$ `; continued lines are joined. Blocks may be indented, as within a numbered
+    list.
     """
-    blocks = "".join(re.findall(r"```console\n(.*?)```", text, re.DOTALL))
-    joined = re.sub(r"\\\n *", "", blocks)
-    return re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", joined, re.MULTILINE)
+    return [
+        (command.replace("\\\n", " "), output)
+        for _, block in _CONSOLE.findall(text)
+        for command, output in _COMMAND.findall(textwrap.dedent(block))
+    ]
+
+
+def console_lines(text: str) -> list[str]:
+    """Return the commands of console blocks without their output."""
+    return [command for command, _ in console_commands(text)]
+
+
+def simple_commands(line: str) -> list[list[str]]:
+    """Return the words of each simple command of a shell line, without redirections.
+
+    Assignments and keywords before a command are left out. `a && X=1 b > c` has the commands `a` and `b`.
+    """
+    tokens = shlex.shlex(line, posix=True, punctuation_chars=True)
+    tokens.whitespace_split = True
+    found: list[list[str]] = [[]]
+    redirected = False
+    for token in tokens:
+        if set(token) <= {*"();|&"}:
+            found.append([])
+        elif set(token) <= {*"<>&"}:
+            redirected = True
+        elif redirected:
+            redirected = False
+        elif found[-1] or not (_ASSIGNMENT.match(token) or token in ("do", "then")):
+            found[-1].append(token)
+    return [words for words in found if words]
+
+
+def hourmark_arguments(words: list[str]) -> list[str] | None:
+    """Return the arguments of Hourmark within a simple command, or None if it runs another program.
+
+    Sees through `sudo`, `ssh`, `kubectl exec … --` and containers:
+    `docker compose exec etl /opt/hourmark/hourmark bucket ls` has the arguments `bucket ls`.
+    """
+    if not words:
+        return None
+    program, *rest = words
+    if program == "hourmark" or program.endswith("/hourmark"):
+        return rest
+    if program in ("sudo", "ssh"):
+        while rest and rest[0].startswith("-"):
+            rest = rest[2:] if rest[0] in ("-u", "-g", "-p", "-i") else rest[1:]
+        return hourmark_arguments(rest[1:] if program == "ssh" else rest)
+    if program in ("kubectl", "runuser") and "--" in rest:
+        return hourmark_arguments(rest[rest.index("--") + 1 :])
+    if program in ("docker", "podman", "podman-compose"):
+        for place, word in enumerate(rest):
+            if word.endswith("/hourmark") or (word == "operator" and "run" in rest[:place]):
+                return rest[place + 1 :]
+    return None
 
 
 def resolved(words: list[str]) -> tuple[click.Command, list[str]]:
@@ -113,6 +158,8 @@ def resolved(words: list[str]) -> tuple[click.Command, list[str]]:
     found: click.Command = root
     while isinstance(found, click.Group):
         if found.invoke_without_command and (not words or words[0].startswith("-")):
+            break
+        if found is root and words == ["--version"]:
             break
         assert words, f"{found.name} is a group, and no command"
         inner = found.get_command(click.Context(found), words[0])

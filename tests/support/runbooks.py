@@ -1,14 +1,15 @@
 """Pages of docs/operate/runbooks as a test plays them: commands by section, and what each must print.
 
 A console block holds commands after `$ `, each followed by lines of its output. `…` stands for any
-text; words in capitals, such as `TYPE`, for what the test gives.
+text; words in capitals, such as `TYPE`, for what the test gives. A command that ends with a
+backslash, and a line of output that ends with `…` before one that begins with it, continue there.
 """
 
 from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -102,8 +103,18 @@ class Page:
 
 def _commands(body: str) -> Iterator[Command]:
     for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
-        line, *output = part.splitlines()
-        yield Command(line, tuple(filter(str.strip, output)))
+        line, *output = re.sub(r" *\\\n *", " ", part).splitlines()
+        yield Command(line, tuple(_joined(filter(str.strip, output))))
+
+
+def _joined(output: Iterable[str]) -> list[str]:
+    lines: list[str] = []
+    for line in output:
+        if lines and lines[-1].endswith(_ANY) and line.lstrip().startswith(_ANY):
+            lines[-1] += line.strip()
+        else:
+            lines.append(line)
+    return lines
 
 
 def _play(command: Command, execute: Execute, within_s: float) -> None:

@@ -56,7 +56,7 @@ def check(to: str, only: list[str], as_json: bool, path: Path | None) -> None:
     The command checks the configuration, the tailer's checkpoint, the published rules, the mirror's
     state, the ledger and its markers, as far as they are on this machine or reachable from it. Run
     it with the newer version, on each machine, before the first component is rolled back.
-    docs/operate/upgrading.md describes the whole procedure.
+    docs/operate/upgrade.md describes the whole procedure.
 
     \b
     Examples:

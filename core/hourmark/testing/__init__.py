@@ -2,7 +2,7 @@
 
 The stack runs in one container with its own brokers, HDFS, registry, service, tailer and ETL, and
 is removed afterwards. A test posts events or writes lines, waits until they are in closed buckets,
-and reads them; see docs/operate/containers.md. In pytest, the fixture `hourmark_stack` of
+and reads them; see docs/how-to/test-with-a-local-stack.md. In pytest, the fixture `hourmark_stack` of
 `hourmark.testing.plugin` provides one stack for the session.
 
 Requires a container engine on this machine (docker or podman), the image, and the extra `testing`.

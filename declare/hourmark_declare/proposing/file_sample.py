@@ -43,7 +43,10 @@ class FileSample(NamedTuple):
 
     @property
     def without_mark(self) -> FileSample:
-        """Return the sample without a byte order mark at its start; itself if there is none."""
+        """Return the sample without the byte order mark at the start of the file.
+
+        Returns the same object if the file has no byte order mark.
+        """
         if not self.head or not self.head[0].startswith(BOM):
             return self
         return self._replace(head=[self.head[0].removeprefix(BOM), *self.head[1:]])
@@ -130,12 +133,12 @@ def text_type(sample: FileSample) -> str:
     return "string"
 
 
-def ends_with_cr(pattern: str, sample: FileSample) -> str:
+def allow_trailing_cr(pattern: str, sample: FileSample) -> str:
     """Adapt a line pattern to a file with CR LF line ends, so that no value includes the CR.
 
     Args:
-        pattern: Regular expression for a line without its LF. Only a pattern that ends with `.*)`,
-            the end of a group for the rest of the line, can be adapted.
+        pattern: Regular expression for a line without its LF. It is adapted only if it ends with
+            `.*)`, the end of a group for the rest of the line.
         sample: First and last lines of the file.
 
     Returns:

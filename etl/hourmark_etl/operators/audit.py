@@ -216,7 +216,7 @@ def audit(
     )
     if count:
         raise Finding(
-            f"{count} differences between the counts; docs/operate/operations.md explains the stages. "
+            f"{count} differences between the counts; docs/operate/monitor.md explains the stages. "
             "Nothing was changed"
         )
 

@@ -75,7 +75,7 @@ def check(as_json: bool, config: Config) -> None:
         raise Finding(
             f"{len(found)} findings. If the ledger does not contain a marker, it is an older "
             "copy: restore the newest one, or recreate it with `hourmark ledger rebuild --into "
-            "URL`; see docs/operate/operations.md"
+            "URL`; see docs/operate/back-up-and-restore.md"
         )
 
 

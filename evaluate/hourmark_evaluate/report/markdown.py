@@ -12,10 +12,17 @@ from hourmark_evaluate.report import published_figures, tables
 from hourmark_evaluate.results import Evaluation
 
 _INTRO: Final = """\
-For readers who decide whether to rely on Kafka. The system that this project follows gave Kafka up for three reasons: the mirror
-reported records as copied although the target had refused them; several mirror workers disagreed about their leader; and
-producers were stuck after brokers had stopped and started, until the producers were restarted. The trials on this page repeat
-these situations, in the same order, with a current version of Kafka. `hourmark evaluate --markdown FILE` writes this page.
+For readers who decide whether to rely on Kafka. This page shows what a current version of Kafka lost, doubled or delayed under
+faults. `hourmark evaluate` repeats the trials.
+
+The system that this project follows gave Kafka up for three reasons:
+
+- The mirror reported records as copied although the target had refused them.
+- Several mirror workers disagreed about their leader.
+- Producers were stuck after brokers had stopped and started, until the producers were restarted.
+
+The trials on this page repeat these situations, in the same order, with a current version of Kafka.
+`hourmark evaluate --markdown FILE` writes this page.
 
 Each record carries its own number and a checksum. Acknowledged records are compared, one by one, with those that an ordinary
 consumer (`read_committed`) reads back from the edge cluster and from the central cluster.

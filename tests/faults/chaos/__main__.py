@@ -29,7 +29,7 @@ PUBLISHED: Final = (
     ROOT / "docs" / "internals" / "chaos-trials.jsonl"
 )  # what `report` makes its table of
 NIGHTLY_MINUTES: Final = 150.0
-PAGE: Final = ROOT / "docs" / "internals" / "reliability.md"
+PAGE: Final = ROOT / "docs" / "internals" / "evidence-chaos.md"
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -143,18 +143,18 @@ def list_faults() -> None:
     help="Results of runs, as lines of JSON. Default: docs/internals/chaos-trials.jsonl.",
 )
 def report(results: Path) -> None:
-    """Make the table of docs/internals/reliability.md from the results of all runs.
+    """Write docs/internals/evidence-chaos.md from the published results of all runs.
 
     \b
     Examples:
       hourmark chaos report
     """
     PAGE.write_text(put(PAGE.read_text(), made_table(results)))
-    click.echo(f"{PAGE} has the table of {len(read(results))} runs")
+    click.echo(f"{PAGE} contains the results of {len(read(results))} runs")
 
 
 def made_table(results: Path) -> str:
-    """As the page has it."""
+    """Return the generated part of the page."""
     held = {
         fault.name: "all" if len(fault.goes_on) == 6 else ", ".join(sorted(fault.goes_on))
         for fault in FAULTS.values()
@@ -217,6 +217,7 @@ def _trial(schedule: Schedule, outcome: Outcome, commit: str) -> Trial:
         faults=outcome.recoveries,
         violations=outcome.violations,
         blamed=dict(outcome.findings.blamed),
+        shared=outcome.findings.shared,
         planted=len(outcome.overlooked),
         overlooked=outcome.missed,
     )

@@ -10,7 +10,7 @@ healed, ended: by what was seen while it went on.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from tests.faults.chaos.evidence import Evidence, Injected
@@ -51,11 +51,16 @@ VIOLATIONS: Final = (
 
 
 class Findings(Counter[str]):
-    """How many of each kind; `said` names the first few.
+    """The number of violations by kind.
 
-    `blamed`: how many of them are of one fault alone, by its name.
-
-    `destroyed`: events that Kafka lost before anybody could copy them, and that are nowhere.
+    Attributes:
+        said: Descriptions of the first few violations of each kind.
+        compared: Number of lines and events that the judge compared.
+        destroyed: Number of events that Kafka lost before they were copied, and that are in no
+            bucket.
+        blamed: Number of violations during which exactly one fault was active, by its name.
+        shared: Violations during which several faults were active, each as its kind and the names
+            of these faults. Any of them may be the cause.
     """
 
     def __init__(self) -> None:
@@ -63,12 +68,25 @@ class Findings(Counter[str]):
         self.said: list[str] = []
         self.compared = self.destroyed = 0
         self.blamed = Counter[str]()
+        self.shared: list[tuple[str, list[str]]] = []
 
-    def object(self, kind: str, what: str, count: int = 1, fault: str | None = None) -> None:
-        """Take a finding; of what happened in a run of many faults, only some are any one's."""
+    def object(self, kind: str, what: str, count: int = 1, faults: Iterable[str] = ()) -> None:
+        """Record a violation.
+
+        Args:
+            kind: One of `VIOLATIONS`.
+            what: Description for people.
+            count: Number of violations; 1 if `faults` has several names.
+            faults: Names of the faults that were active. A violation is attributed to a fault only
+                if it is the only one. Empty if any fault of the run may be the cause.
+        """
         assert kind in VIOLATIONS, kind
-        if fault is not None:
-            self.blamed[fault] += count
+        suspects = sorted(faults)
+        if len(suspects) == 1:
+            self.blamed[suspects[0]] += count
+        elif suspects:
+            assert count == 1, "each violation has its own list of faults"
+            self.shared.append((kind, suspects))
         self[kind] += count
         if self[kind] <= NAMED_MAX or count > 1:
             self.said.append(f"{kind}: {what}")
@@ -127,42 +145,54 @@ def closed_once_and_in_time(evidence: Evidence, findings: Findings) -> None:
 
 
 def goes_on(evidence: Evidence, findings: Findings) -> None:
-    """What a fault says must go on was seen to move in every minute, unless another fault at that
-    time stopped it.
+    """Check that each flow that a fault must not stop moved in every minute of the fault.
+
+    A flow is not checked while another active fault may stop it. One standstill during several
+    faults is one violation.
     """
+    seen: dict[Flow, list[float]] = {}
     for of in evidence.injected:
-        beside = [
-            other.goes_on for other in evidence.injected if other is not of and _overlap(of, other)
-        ]
-        for flow in sorted(of.goes_on.intersection(evidence.watched, *beside)):
-            still = standing(evidence.moved.get(flow, ()), of.began_s, of.healed_s, WINDOW_S[flow])
-            for start in still:
-                what = (
-                    f"{flow} for {WINDOW_S[flow]:.0f} s, {start - of.began_s:.0f} s into {of.fault}"
-                )
-                findings.object("stood still", what, fault=of.fault)
+        beside = _beside(of, evidence)
+        flows = of.goes_on.intersection(evidence.watched, *(other.goes_on for other in beside))
+        for flow in sorted(flows):
+            window_s = WINDOW_S[flow]
+            for start in standing(evidence.moved.get(flow, ()), of.began_s, of.healed_s, window_s):
+                if all(abs(start - other) >= window_s for other in seen.get(flow, ())):
+                    seen.setdefault(flow, []).append(start)
+                    what = (
+                        f"{flow} for {window_s:.0f} s, {start - of.began_s:.0f} s into {of.fault}"
+                    )
+                    findings.object("stood still", what, faults=_names(of, *beside))
 
 
 def drained(evidence: Evidence, findings: Findings) -> None:
-    """Three minutes after a fault and those beside it healed, all that was written before is in
-    closed buckets; at last, all.
+    """Check that closed buckets contain everything that was written before the faults of a round
+    ended, at most `DRAINED_S` after the last of them ended; and all events at the end of the run.
+
+    All faults of a round share this condition, so a round that misses it is one violation.
     """
+    rounds: dict[float, list[Injected]] = {}
     for of in evidence.injected:
-        if of.recovered_s is None or of.recovered_s - of.all_healed_s > DRAINED_S:
+        rounds.setdefault(of.all_healed_s, []).append(of)
+    for all_healed_s, round_ in rounds.items():
+        recovered_s = round_[0].recovered_s
+        if recovered_s is None or recovered_s - all_healed_s > DRAINED_S:
+            names = _names(*round_)
             findings.object(
-                "not drained", f"{of.fault}, within {DRAINED_S:.0f} s of its end", fault=of.fault
+                "not drained",
+                f"{', '.join(names)}, within {DRAINED_S:.0f} s of their end",
+                faults=names,
             )
     if evidence.undrained is not None:
         findings.object("not drained", f"when all faults were over: {evidence.undrained}")
 
 
 def healed(evidence: Evidence, findings: Findings) -> None:
-    """What was hit refused what it must refuse, came to the step that it was awaited at, and came
-    back.
-    """
+    """Check that each fault had the effect that it waits for, and that what it hit came back."""
     for of in evidence.injected:
         if of.failed is not None:
-            findings.object("not healed", f"{of.fault}: {of.failed}", fault=of.fault)
+            names = _names(of, *_beside(of, evidence))
+            findings.object("not healed", f"{of.fault}: {of.failed}", faults=names)
 
 
 def nobody_ended(evidence: Evidence, findings: Findings) -> None:
@@ -183,6 +213,15 @@ def check(evidence: Evidence) -> Findings:
     for checker in CHECKERS.values():
         checker(evidence, findings)
     return findings
+
+
+def _names(*injected: Injected) -> list[str]:
+    return sorted({of.fault for of in injected})
+
+
+def _beside(of: Injected, evidence: Evidence) -> list[Injected]:
+    """The other faults that were active at the same time."""
+    return [other for other in evidence.injected if other is not of and _overlap(of, other)]
 
 
 def _overlap(one: Injected, other: Injected) -> bool:

@@ -122,7 +122,11 @@ class LedgerFaults:
         if world.seen["ledger lost"] >= 2:
             return
         old = world.ledger
-        self.end()  # a copy from before a rebuild: docs/internals/reliability.md, "What is not promised"
+<<<<<<< HEAD
+        self.end()  # a copy from before a rebuild: docs/concepts/delivery-guarantees.md
+=======
+        self.end()  # a copy from before a rebuild: docs/concepts/delivery-guarantees.md, "What is not promised"
+>>>>>>> doc38-internals
         world.pipeline.leaders_come_back()
         try:
             lose_ledger(world)

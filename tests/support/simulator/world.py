@@ -308,7 +308,8 @@ class World:
         self.pipeline.look()
         self.ledgers.keep_checks(draw)
         if set(topics) - set(CONTROL):
-            # a copy from before does not know what to stage again: docs/internals/reliability.md
+            # a copy from before does not know what to stage again: see
+            # docs/concepts/delivery-guarantees.md
             self.ledgers.end()
 
     def force(self, draw: int) -> None:

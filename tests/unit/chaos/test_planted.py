@@ -80,6 +80,47 @@ def test_a_run_that_is_not_drained_in_the_end_is_judged_and_says_so(evidence: Ev
     assert findings.compared > 0
 
 
+OTHER = replace(INJECTED, fault="g", began_s=101.0)
+
+
+def test_a_round_that_is_not_drained_is_one_violation_of_no_single_fault(
+    evidence: Evidence,
+) -> None:
+    late = [replace(of, recovered_s=900.0) for of in (INJECTED, OTHER)]
+    findings = check(replace(evidence, injected=late))
+    assert findings == {"not drained": 1}
+    assert (findings.blamed, findings.shared) == ({}, [("not drained", ["f", "g"])])
+    assert findings.said == ["not drained: f, g, within 180 s of their end"]
+
+
+def test_rounds_with_one_fault_each_are_violations_of_these_faults(evidence: Evidence) -> None:
+    later = replace(
+        INJECTED, fault="g", began_s=2000.0, healed_s=2030.0, all_healed_s=2030.0, recovered_s=None
+    )
+    late = [replace(INJECTED, recovered_s=900.0), later]
+    findings = check(replace(evidence, injected=late, moved={Flow.MIRROR: [110.0, 2010.0]}))
+    assert findings == {"not drained": 2}
+    assert (findings.blamed, findings.shared) == ({"f": 1, "g": 1}, [])
+
+
+def test_one_standstill_during_two_faults_is_one_violation(evidence: Evidence) -> None:
+    stood = replace(evidence, moved={})
+    alone = check(stood)
+    assert (alone, alone.blamed, alone.shared) == ({"stood still": 1}, {"f": 1}, [])
+    both = check(replace(stood, injected=[INJECTED, OTHER]))
+    assert (both, both.blamed) == ({"stood still": 1}, {})
+    assert both.shared == [("stood still", ["f", "g"])]
+
+
+def test_a_fault_that_fails_beside_another_is_not_known_to_be_the_cause(
+    evidence: Evidence,
+) -> None:
+    failed = replace(OTHER, failed="the alarm did not come")
+    findings = check(replace(evidence, injected=[INJECTED, failed]))
+    assert (findings, findings.blamed) == ({"not healed": 1}, {})
+    assert findings.shared == [("not healed", ["f", "g"])]
+
+
 def test_what_is_planted_is_found(evidence: Evidence) -> None:
     found = planted.overlooked(evidence, MESSAGE)
     assert len(found) == len(planted.PLANTED) - 2, "all but those of the API"

@@ -160,7 +160,7 @@ def test_declarations_that_cannot_be_published_are_refused_before_anything_is_pu
 def test_hours_wait_for_the_sources_of_a_revision_that_the_ledger_took_from_the_topic(
     database: Database, site: Site
 ) -> None:
-    """An older copy of the ledger; `types repair`, as docs/operate/operations.md says."""
+    """An older copy of the ledger; `types repair`, as docs/operate/back-up-and-restore.md says."""
     first = site.latest
     ids = {name: t.schema_id for name, t in first.types.items()} | {
         "view": site.registry.register("events.view", VIEW.schema())
@@ -264,7 +264,7 @@ def test_an_id_of_audit_records_never_becomes_a_types(site: Site) -> None:
 
 
 def test_repair_gives_audit_records_their_id_again(site: Site) -> None:
-    """docs/operate/operations.md: each schema gets the id it had."""
+    """docs/operate/back-up-and-restore.md: each schema gets the id it had."""
     site.apply(CLICK, VIEW)
     before = site.registry.find(AUDIT, audit.SCHEMA)
     site.registry.lose()

@@ -19,6 +19,7 @@ GENERATED = {
     "reference/configuration.md",
     "reference/commands.md",
     "internals/evaluation.md",
+    *(f"internals/{path.name}" for path in (DOCS / "internals").glob("evidence-*.md")),
 }  # by a tool; their length is that of what they list
 # Pages of one form of their own; the lists of pages have no text but links.
 OWN_FORM = ("operate/runbooks/", "internals/decisions/")

@@ -1,27 +1,20 @@
-"""README.md and docs/start: commands parse, and configurations are valid. What they do is tested in
-tests/integration: test_first_bucket_page.py, test_start_pages.py, test_demo.py and test_run.py.
+"""README.md and docs/start: configurations and examples are valid. Commands are parsed by
+test_commands.py and executed in tests/integration: test_first_bucket_page.py, test_start_pages.py,
+test_demo.py and test_run.py.
 """
 
 from __future__ import annotations
 
 import re
-import shlex
 from pathlib import Path
 
 import pytest
-from tests.support.documents import ROOT, console_commands, resolved
+from tests.support.documents import ROOT, console_lines
 
 from hourmark.config.loading import load_config
 from hourmark.rules.event_types import read_declarations
 
 START = ROOT / "docs" / "start"
-PAGES = [ROOT / "README.md", *sorted(START.glob("*.md"))]
-COMMANDS = [
-    (page.name, command)
-    for page in PAGES
-    for command, _ in console_commands(page.read_text())
-    if re.match(r"(\./)?hourmark ", command)
-]
 # Run by tests of their own: the demo by test_demo.py, `init` and `run` by test_run.py; `test` by you.
 OF_README = {
     "./hourmark demo",
@@ -45,27 +38,8 @@ def configurations() -> dict[str, str]:
     return named
 
 
-@pytest.mark.parametrize(("page", "command"), sorted(set(COMMANDS)))
-def test_a_command_parses(
-    page: str, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name, block in configurations().items():  # they are read, too
-        (tmp_path / name).write_text(block)
-    (tmp_path / "pipeline").mkdir()
-    (tmp_path / "pipeline" / "hourmark.toml").touch()
-    command = command.replace("/etc/hourmark/", "")
-    command = re.sub(r"--lines \S+\.log --source", "--lines - --source", command)  # is opened
-    words = shlex.split(re.split(r" [>&]", command)[0])[1:]
-    if words == ["--version"]:
-        return  # of no command
-    found, arguments = resolved(words)
-    with found.make_context(found.name, arguments):
-        pass
-
-
 def test_each_command_of_the_readme_is_executed_by_a_test() -> None:
-    assert {command for page, command in COMMANDS if page == "README.md"} == OF_README
+    assert set(console_lines((ROOT / "README.md").read_text())) == OF_README
 
 
 def test_the_configurations_of_three_machines_are_valid(tmp_path: Path) -> None:
@@ -89,5 +63,5 @@ def test_the_custom_type_is_valid(tmp_path: Path) -> None:
 def test_an_example_of_a_query_is_python_with_its_file_name(block: str) -> None:
     compile(block, "example", "exec")
     name = block.splitlines()[0].removeprefix("# ")
-    commands = console_commands((START / "query-an-hour.md").read_text())
-    assert any(name in command.split() for command, _ in commands)
+    commands = console_lines((START / "query-an-hour.md").read_text())
+    assert any(name in command.split() for command in commands)

@@ -205,7 +205,7 @@ def test_no_error_shows_a_secret_or_keeps_one_as_its_cause(text: str) -> None:
         (
             "[service]\nprot = 1",
             (
-                r"hourmark\.toml(.|\n)*service\.prot: unknown setting; see docs/configuration\.md "
+                r"hourmark\.toml(.|\n)*service\.prot: unknown setting; see docs/reference/configuration\.md "
                 r"for all settings"
             ),
         ),

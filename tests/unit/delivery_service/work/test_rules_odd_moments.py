@@ -188,7 +188,7 @@ async def test_a_service_that_cannot_read_the_newest_revision_is_not_ready(h: Ha
 
 
 def test_a_service_does_not_go_back_to_an_older_revision_because_the_topic_lost_its_end() -> None:
-    """Restored from an older copy, or truncated: docs/operate/operations.md says that it says so at /readyz
+    """Restored from an older copy, or truncated: docs/operate/back-up-and-restore.md says that it says so at /readyz
     and takes nothing new.
     """
     first, second = revision(1, CLICK), revision(2, CLICK, VIEW)

@@ -1,5 +1,6 @@
-"""docs/operate/operations.md, docs/reference/metrics.md and docs/operate/upgrading.md: every command in them parses, every
-message and metric exists.
+"""Pages of docs/operate and docs/reference/metrics.md: every message, metric and stage exists.
+
+Whether commands parse: tests/unit/docs/test_commands.py.
 """
 
 from __future__ import annotations
@@ -11,54 +12,17 @@ import shlex
 from collections.abc import Iterator
 
 import pytest
-from click.testing import CliRunner
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.support.documents import ROOT, console_lines, resolved
+from tests.support.documents import ROOT
 from tools import verify_bucket
 
 from hourmark_etl.model import ClosingPhase
 from hourmark_etl.telemetry.metrics import EtlMetrics
 
-OPERATIONS = (ROOT / "docs" / "operate" / "operations.md").read_text()
+OPERATE = ROOT / "docs" / "operate"
 METRICS = (ROOT / "docs" / "reference" / "metrics.md").read_text()
-UPGRADING = (ROOT / "docs" / "operate" / "upgrading.md").read_text()
-PROGRAMS = ("hourmark ", "bucket ")
 CODE = re.compile(r"`([^`]+)`")
-
-
-def mentioned(text: str) -> list[str]:
-    """Commands named within a sentence or a table: they may leave out arguments."""
-    codes = CODE.findall(re.sub(r"```.*?```", "", text, flags=re.DOTALL))
-    return sorted(
-        {
-            code if code.startswith("hourmark ") else f"hourmark {code}"
-            for code in codes
-            if code.startswith(PROGRAMS)
-        }
-    )
-
-
-@pytest.mark.parametrize(
-    "line", [line for text in (OPERATIONS, METRICS, UPGRADING) for line in console_lines(text)]
-)
-def test_a_command_line_of_the_documentation_parses(line: str) -> None:
-    program, *words = shlex.split(line)
-    assert program == "hourmark"
-    command, arguments = resolved(words)
-    with command.make_context(command.name, arguments):  # parses and checks, runs nothing
-        pass
-
-
-@pytest.mark.parametrize(
-    "line", sorted({*mentioned(OPERATIONS), *mentioned(METRICS), *mentioned(UPGRADING)})
-)
-def test_a_command_that_is_mentioned_exists_with_its_options(line: str) -> None:
-    command, arguments = resolved(shlex.split(line)[1:])
-    known = {option for parameter in command.params for option in parameter.opts}
-    assert {word for word in arguments if word.startswith("--")} <= known
-    done = CliRunner().invoke(command, ["--help"])
-    assert done.exit_code == 0 and "Usage:" in done.stdout
 
 
 @functools.cache
@@ -81,14 +45,19 @@ def literals() -> Iterator[str]:
 
 
 def messages() -> list[str]:
-    """The first column of the table of messages."""
-    table = OPERATIONS.split("## Messages")[1].split("Differences between the counts")[0]
-    rows = [
-        line.split("|")[1]
-        for line in table.splitlines()
-        if line.startswith("| ") and not line.startswith("| message |")
-    ]
-    return [code for row in rows for code in CODE.findall(row)]
+    """The first column of each table of messages."""
+    found: list[str] = []
+    for page in sorted(OPERATE.glob("*.md")):
+        in_table = False
+        for line in page.read_text().splitlines():
+            in_table = line.startswith("|") and (in_table or line.startswith("| message |"))
+            if in_table and not line.startswith(("| message |", "|---")):
+                found += CODE.findall(line.split(" | ")[0])
+    return found
+
+
+def test_tables_of_messages_are_found() -> None:
+    assert len(messages()) > 70
 
 
 @pytest.mark.slow
@@ -129,14 +98,16 @@ def test_every_expression_of_an_alarm_names_metrics_that_exist() -> None:
 def test_every_stage_of_the_books_is_explained() -> None:
     from hourmark_etl.operators.reconciliation import ReconciliationStage
 
+    monitor = (OPERATE / "monitor.md").read_text()
     for stage in ReconciliationStage:
-        assert f"| `{stage.value}` |" in OPERATIONS
+        assert f"| `{stage.value}` |" in monitor
 
 
 def test_the_checker_for_others_takes_what_the_documentation_gives_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    (line,) = re.findall(r"^python verify_bucket\.py (.*)$", OPERATIONS, re.MULTILINE)
+    page = (OPERATE / "list-buckets.md").read_text()
+    (line,) = re.findall(r"^python verify_bucket\.py (.*)$", page, re.MULTILINE)
     folder, *options = shlex.split(line)
     with pytest.raises(SystemExit) as ended:
         verify_bucket.main([folder, *options])

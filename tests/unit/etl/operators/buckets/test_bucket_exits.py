@@ -155,7 +155,7 @@ def test_every_state_before_closing_is_open(state: str) -> None:
 @pytest.mark.parametrize("command", ["why", "show", "wait"])
 def test_help_and_documentation_have_all_exit_codes(command: str) -> None:
     text = CliRunner().invoke(bucket, [command, "--help"]).stdout
-    operations = (ROOT / "docs" / "operate" / "operations.md").read_text()
+    page = (ROOT / "docs" / "operate" / "list-buckets.md").read_text()
     for code in (2, *BucketExit):
         assert f"\n  {code:d}  " in EXIT_CODES and f"\n    {code:d}  " in text
-        assert f"\n| {code:d} | " in operations
+        assert f"\n| {code:d} | " in page

@@ -1,0 +1,216 @@
+"""Every command in README, CONTRIBUTING and all pages of docs/ exists and parses.
+
+Decision records are excluded: they describe the commands of their time.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+from tests.support.documents import (
+    ROOT,
+    console_lines,
+    hourmark_arguments,
+    resolved,
+    simple_commands,
+)
+
+from hourmark.cli import root
+
+DOCS = ROOT / "docs"
+CONFIGURATION = ROOT / "examples" / "tailer.toml"
+# Programs of others that documents call. A command of Hourmark is not one of them, however called.
+OTHERS = frozenset(
+    [
+        "apt-get",
+        "cat",
+        "cd",
+        "chmod",
+        "cp",
+        "curl",
+        "date",
+        "docker",
+        "done",
+        "echo",
+        "export",
+        "for",
+        "git",
+        "go",
+        "grep",
+        "gzip",
+        "hdfs",
+        "head",
+        "java",
+        "jq",
+        "kafka-configs.sh",
+        "kafka-console-consumer.sh",
+        "kafka-consumer-groups.sh",
+        "kafka-delete-records.sh",
+        "kafka-leader-election.sh",
+        "kafka-topics.sh",
+        "kill",
+        "kubectl",
+        "logger",
+        "ls",
+        "mkdir",
+        "mv",
+        "node",
+        "openssl",
+        "pip",
+        "podman",
+        "podman-compose",
+        "pre-commit",
+        "printf",
+        "psql",
+        "pytest",
+        "python",
+        "python3",
+        "rm",
+        "sed",
+        "seq",
+        "sleep",
+        "sort",
+        "spark-class",
+        "spark-submit",
+        "sqlite3",
+        "ssh",
+        "sudo",
+        "systemctl",
+        "tail",
+        "tar",
+        "touch",
+        "uv",
+        "wc",
+        "yarn",
+    ]
+)
+CODE = re.compile(r"`([^`]+)`")
+BLOCK = re.compile(r"^( *)```.*?^\1```", re.DOTALL | re.MULTILINE)
+NO_FILE = re.compile(r"'(.+)': No such file or directory|'(.+)' does not exist")
+
+
+def pages() -> list[Path]:
+    decisions = DOCS / "internals" / "decisions"
+    return [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        *sorted(file for file in DOCS.rglob("*.md") if decisions not in file.parents),
+    ]
+
+
+def mentioned(text: str) -> list[str]:
+    """Commands named within a sentence or a table: they may leave out arguments."""
+    return sorted(
+        {
+            re.sub(r"^(\./)?(hourmark )?", "hourmark ", " ".join(code.split()))
+            for code in CODE.findall(BLOCK.sub("", text))
+            if code.startswith(("hourmark ", "./hourmark ", "bucket "))
+        }
+    )
+
+
+def parse(arguments: list[str]) -> None:
+    """Parse a command line with all checks of its values, and run nothing.
+
+    Raises:
+        click.UsageError: The command line is invalid. A file that only its readers have is no error.
+    """
+    command, words = resolved(arguments)
+    if command is root:
+        return
+    if "--config" in words:  # some commands read it as they parse
+        words[words.index("--config") + 1] = str(CONFIGURATION)
+    try:
+        with command.make_context(command.name, list(words)):
+            pass
+    except click.BadParameter as error:
+        file = NO_FILE.search(error.message)
+        if file is None:
+            raise
+        present = str(ROOT / "README.md")
+        name = file.group(1) or file.group(2)
+        assert name != present
+        parse([word.replace(name, present) for word in arguments])
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_of_a_console_block_parses(page: Path) -> None:
+    for line in console_lines(page.read_text()):
+        for words in simple_commands(line):
+            arguments = hourmark_arguments(words)
+            if arguments is None:
+                assert Path(words[0]).name in OTHERS, line
+            else:
+                parse(arguments)
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_that_is_mentioned_exists_with_its_options(page: Path) -> None:
+    for line in mentioned(page.read_text()):
+        words = shlex.split(line)[1:]
+        if words[0] == "--help" or words[0].isupper():  # `hourmark COMMAND --help`
+            continue
+        try:
+            command, arguments = resolved(words)
+        except AssertionError as error:
+            assert str(error).endswith("is a group, and no command"), line
+            continue
+        if command.context_settings.get("ignore_unknown_options"):
+            continue  # passes its options on to another program
+        known = {"--help", "--version"} | {
+            option for parameter in command.params for option in parameter.opts
+        }
+        assert {word for word in arguments if word.startswith("--")} <= known, line
+        done = CliRunner().invoke(command, ["--help"])
+        assert done.exit_code == 0 and "Usage:" in done.stdout
+
+
+def test_commands_are_found_in_blocks() -> None:
+    text = "1. a\n\n   ```console\n   $ hourmark tail \\\n       --drain\n   drained\n   ```\n"
+    assert [line.split() for line in console_lines(text)] == [["hourmark", "tail", "--drain"]]
+    assert simple_commands(
+        "A=1 hourmark up > log & curl -s 'a b' | hourmark trace --from -; do x"
+    ) == [
+        ["hourmark", "up"],
+        ["curl", "-s", "a b"],
+        ["hourmark", "trace", "--from", "-"],
+        ["x"],
+    ]
+    assert hourmark_arguments(["ssh", "web-1", "hourmark", "tail", "status"]) == ["tail", "status"]
+    assert hourmark_arguments(["docker", "compose", "run", "--rm", "operator", "bucket", "ls"]) == [
+        "bucket",
+        "ls",
+    ]
+    for line in (
+        "curl http://127.0.0.1:8780",
+        "sudo install -o hourmark -m 0400 web.token /etc/hourmark/token",
+        "kubectl -n hourmark create secret generic ledger",
+        "sudo ln -s /opt/hourmark/hourmark /usr/local/bin/hourmark",
+    ):
+        assert hourmark_arguments(line.split()) is None
+    for line in (
+        "sudo -u hourmark-etl hourmark types list",
+        "runuser -u hourmark-etl -- hourmark types list",
+        "kubectl exec etl-0 -- /opt/hourmark/hourmark types list",
+    ):
+        assert hourmark_arguments(line.split()) == ["types", "list"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "hourmark bucket lst",
+        "hourmark bucket ls --stat open",
+        "hourmark bucket ls --state opened",
+        "hourmark types try --lines missing.log --sourc app",
+        "hourmark tail extra",
+    ],
+)
+def test_a_wrong_command_is_noticed(line: str) -> None:
+    with pytest.raises((click.UsageError, AssertionError)):
+        parse(shlex.split(line)[1:])
