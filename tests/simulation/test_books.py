@@ -32,11 +32,7 @@ ALL = ReconciliationWindow(None, 0, 1 << 62)
 def check(world: World) -> int:
     """How many hours have books; all must add up, but for those that a range was read into in two
     ways: there they must not be taken for right where one reading never got its record
-<<<<<<< HEAD
     (docs/concepts/delivery-guarantees.md).
-=======
-    (docs/concepts/delivery-guarantees.md, "What is not promised").
->>>>>>> doc38-internals
     """
     in_two_ways = {
         (e.event_type, str(Hour.containing(e.time_ms)))

@@ -61,10 +61,14 @@ def named(text: str) -> list[tuple[str, str]]:
     """
     found: list[tuple[str, str]] = []
     for code in _CODE.findall(without_blocks(text)):
-        if (match := _PATH.fullmatch(code)) and code not in ("…", *OTHERS):
+        if (match := _PATH.fullmatch(code)) and not _is_of_users(code):
             path, name = match.group(1), match.group(2) or ""
             found.append((found[-1][0] if path == "…" else path, name))
     return found
+
+
+def _is_of_users(path: str) -> bool:
+    return path in ("…", *OTHERS) or path.startswith("pipeline/")  # what `hourmark init` writes
 
 
 def missing(text: str, folder: Path = ROOT) -> list[str]:

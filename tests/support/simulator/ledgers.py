@@ -122,11 +122,7 @@ class LedgerFaults:
         if world.seen["ledger lost"] >= 2:
             return
         old = world.ledger
-<<<<<<< HEAD
         self.end()  # a copy from before a rebuild: docs/concepts/delivery-guarantees.md
-=======
-        self.end()  # a copy from before a rebuild: docs/concepts/delivery-guarantees.md, "What is not promised"
->>>>>>> doc38-internals
         world.pipeline.leaders_come_back()
         try:
             lose_ledger(world)
