@@ -361,7 +361,7 @@ def _check_reads(
                     f"cannot be read with this declaration: {why}. New fields need a default. "
                     "Existing fields must keep their type (promotion, such as int to long, is "
                     "allowed), and the name of a removed field can only be reused with the same "
-                    "type; see docs/reference/event-types.md"
+                    "type; see docs/how-to/change-a-type.md"
                 )
 
 

@@ -96,7 +96,10 @@ def _problems(file: Path) -> Iterator[str]:
     try:
         mode = file.stat().st_mode
         if (kind := _KINDS.get(stat.S_IFMT(mode))) is not None:
-            yield f"is {kind}; specify a regular file, or receive the lines (docs/how-to/receiving.md)"
+            yield (
+                f"is {kind}; specify a regular file, or receive the lines "
+                "(docs/how-to/receive-syslog-and-journal.md)"
+            )
         elif stat.S_ISREG(mode):
             yield from _content_problems(file)
     except OSError:

@@ -80,7 +80,7 @@ class Page:
     def blocks(self, section: str) -> list[list[Command]]:
         """The commands of each console block."""
         return [
-            list(_commands(textwrap.dedent(body)))
+            list(parse_commands(textwrap.dedent(body)))
             for _, body in _BLOCK.findall(self.sections[section])
         ]
 
@@ -101,7 +101,8 @@ class Page:
             _play(command.filled(names), execute, within_s)
 
 
-def _commands(body: str) -> Iterator[Command]:
+def parse_commands(body: str) -> Iterator[Command]:
+    """The commands of a console block, in its order."""
     for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
         line, *output = re.sub(r" *\\\n *", " ", part).splitlines()
         yield Command(line, tuple(_joined(filter(str.strip, output))))

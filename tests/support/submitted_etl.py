@@ -59,7 +59,7 @@ class SubmittedEtl(EtlRun):
             self._conf["spark.python.daemon.module"] = "tests.support.crashing_workers"
 
     def command(self) -> list[str]:
-        """As docs/how-to/clusters.md has it."""
+        """As docs/how-to/spark-standalone.md has it."""
         job = "etl/job.py" if self._crash_order is None else "tests/support/crashing_job.py"
         settings = [
             word for name, value in self._conf.items() for word in ("--conf", f"{name}={value}")

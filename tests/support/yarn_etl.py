@@ -27,7 +27,7 @@ _SUBMIT_S: Final = 600
 _ASK_S: Final = 2.0
 _SPARK: Final = Path(pyspark.__file__).parent
 _PYTHON: Final = "./environment/bin/python"
-DOCUMENTED: Final[Mapping[str, str]] = {  # in docs/how-to/clusters.md
+DOCUMENTED: Final[Mapping[str, str]] = {  # in docs/how-to/yarn.md
     "spark.pyspark.python": _PYTHON,
     "spark.yarn.jars": f"local:{_SPARK}/jars/*",
     "spark.yarn.maxAppAttempts": "100",
@@ -82,7 +82,7 @@ class YarnEtl(EtlRun):
             self._conf["spark.python.daemon.module"] = "tests.support.crashing_workers"
 
     def command(self) -> list[str]:
-        """As docs/how-to/clusters.md has it."""
+        """As docs/how-to/yarn.md has it."""
         job = "etl/job.py" if self._crash_order is None else "tests/support/crashing_job.py"
         settings = [
             word for name, value in self._conf.items() for word in ("--conf", f"{name}={value}")

@@ -101,7 +101,9 @@ def test_what_is_no_regular_file_is_refused_without_opening_it(tmp_path: Path) -
             (tmp_path / "socket.log", "a socket"),
             (Path("/dev/null"), "a device"),
         ):
-            with pytest.raises(UsageError, match=f"is {kind}.*docs/how-to/receiving.md"):
+            with pytest.raises(
+                UsageError, match=f"is {kind}.*docs/how-to/receive-syslog-and-journal.md"
+            ):
                 invoked(name, "--out", tmp_path / "out")
 
 

@@ -1,4 +1,4 @@
-"""How a type lives: each change of docs/reference/event-types.md, from its declaration to what readers of all
+"""How a type lives: each change of docs/how-to/change-a-type.md, from its declaration to what readers of all
 its buckets see.
 """
 

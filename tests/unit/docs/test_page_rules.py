@@ -70,7 +70,7 @@ def sentences(paragraph: str) -> int:
 def test_a_page_begins_with_its_title_audience_and_outcome(page: str) -> None:
     title, audience = blocks(page)[:2]
     assert title[0].startswith("# ") and len(title) == 1
-    assert audience[0].startswith("For "), f"{page}: {audience[0]}"
+    assert audience[0].startswith("This "), f"{page}: {audience[0]}"
     assert sentences(" ".join(audience)) <= 3
 
 
@@ -128,8 +128,8 @@ def test_sentences_are_counted(paragraph: str, count: int) -> None:
 
 
 def test_what_breaks_a_rule_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "wide.md").write_text("# T\n\nNo audience.\n\n" + "word " * 30 + "\n" + "x\n" * 41)
-    (tmp_path / "long.md").write_text("# T\n\nFor you. A. B. C. D. E.\n" + "\n- x\n" * 200)
+    (tmp_path / "wide.md").write_text("# T\n\nNo outcome.\n\n" + "word " * 30 + "\n" + "x\n" * 41)
+    (tmp_path / "long.md").write_text("# T\n\nThis is. A. B. C. D. E.\n" + "\n- x\n" * 200)
     monkeypatch.setattr("tests.unit.docs.test_page_rules.DOCS", tmp_path)
     for check, page in (
         (test_a_page_begins_with_its_title_audience_and_outcome, "wide.md"),

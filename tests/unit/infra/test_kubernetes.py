@@ -30,7 +30,11 @@ EXECUTOR: Final[dict[str, Any]] = yaml.safe_load(
     BY_NAME["ConfigMap/etl-executor"]["data"]["executor.yaml"]
 )
 WORKLOADS: Final = {name: o for name, o in BY_NAME.items() if "template" in o.get("spec", {})}
-SECRETS: Final = {"delivery-tls", "tailer-token", "ledger"}  # that docs/how-to/clusters.md has made
+SECRETS: Final = {
+    "delivery-tls",
+    "tailer-token",
+    "ledger",
+}  # that docs/how-to/kubernetes.md has made
 
 
 def pod(workload: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""docs/how-to/clusters.md: its commands are those that the tests run, but for sizes and places."""
+"""docs/how-to: spark-standalone, yarn and kubernetes. Their commands are those that the tests run, but
+for sizes and places.
+"""
 
 from __future__ import annotations
 
@@ -16,24 +18,29 @@ import pytest
 from click.testing import CliRunner
 from tests.faults.test_etl_dynamic_allocation import ALLOCATION
 from tests.support.documents import ROOT
+from tests.support.guides import commands
 from tests.support.ports import free_port
 from tests.support.waiting import wait_for
 from tests.support.yarn_etl import DOCUMENTED
+from tests.unit.infra.test_kubernetes import SECRETS
 from tools.pack_environment import main as pack_environment
 
-PAGE = (ROOT / "docs" / "how-to" / "clusters.md").read_text()
-BLOCKS = [block.replace("\\\n", " ") for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)]
+PAGES = ("spark-standalone", "yarn", "kubernetes")
+COMMANDS = {
+    page: [one.line for one in commands((ROOT / "docs" / "how-to" / f"{page}.md").read_text())]
+    for page in PAGES
+}
 PLACES = {"spark.yarn.jars"}
+MANIFESTS = ROOT / "infra" / "kubernetes"
 SIZES = re.compile(
     r"\.memory|\.memoryOverhead|Executors$|IdleTimeout$|Tracking\.timeout$|cores\.max$"
 )
 
 
-def submissions() -> list[list[str]]:
-    lines = [
-        line for block in BLOCKS for line in block.splitlines() if line.startswith("spark-submit")
-    ]
-    return [shlex.split(line) for line in lines]
+def command(page: str, *parts: str) -> str:
+    """Return the only command of a page that contains these words."""
+    (line,) = [line for line in COMMANDS[page] if all(part in line for part in parts)]
+    return line
 
 
 def conf(words: list[str]) -> dict[str, str]:
@@ -43,6 +50,7 @@ def conf(words: list[str]) -> dict[str, str]:
 
 def environment(tmp_path: Path) -> dict[str, str]:
     """As the page has it: `.venv/bin` first in `PATH`; the next `python3` has no Spark."""
+    assert command("spark-standalone", "export PATH") == "export PATH=/opt/hourmark/.venv/bin:$PATH"
     from hourmark_infra.java.find import java_executable
 
     (tmp_path / "python3").write_text("#!/bin/sh\necho no Spark here >&2; exit 1\n")
@@ -70,8 +78,8 @@ def started(command: str, tmp_path: Path, name: str) -> Iterator[Path]:
 
 @pytest.mark.slow
 def test_master_and_worker_start_as_the_page_has_it(tmp_path: Path) -> None:
-    (block,) = [b for b in BLOCKS if "deploy.master" in b]
-    master, worker = block.splitlines()
+    master = command("spark-standalone", "deploy.master.Master")
+    worker = command("spark-standalone", "deploy.worker.Worker")
     port = str(free_port())
     places = {"7077": port, "--host master": "--host 127.0.0.1", "//master": "//127.0.0.1"}
     for told, here in places.items():
@@ -88,6 +96,9 @@ def test_master_and_worker_start_as_the_page_has_it(tmp_path: Path) -> None:
 def test_spark_submit_finds_spark_by_the_first_python(tmp_path: Path, is_first: bool) -> None:
     variables = environment(tmp_path)
     submit = Path(sys.executable).with_name("spark-submit")
+    variable, words = command("spark-standalone", "--version").split(" ", 1)
+    assert variable == "PYSPARK_PYTHON=/opt/hourmark/.venv/bin/python"
+    assert words == "/opt/hourmark/.venv/bin/spark-submit --version"
     if not is_first:
         variables["PATH"] = variables["PATH"].partition(os.pathsep)[2]
     done = subprocess.run(
@@ -100,7 +111,7 @@ def test_spark_submit_finds_spark_by_the_first_python(tmp_path: Path, is_first: 
 
 
 def test_on_yarn_it_is_submitted_as_the_test_submits_it() -> None:
-    (words,) = [w for w in submissions() if "yarn" in w]
+    words = shlex.split(command("yarn", "spark-submit"))
     told = conf(words)
     assert told.keys() == DOCUMENTED.keys()
     assert {n: v for n, v in told.items() if n not in PLACES} == {
@@ -116,18 +127,25 @@ def test_on_yarn_it_is_submitted_as_the_test_submits_it() -> None:
 
 
 def test_executors_are_allocated_as_the_test_has_them() -> None:
-    (block,) = [b for b in BLOCKS if "dynamicAllocation" in b]
-    words = shlex.split(block)
-    assert conf(words).items() <= ALLOCATION.items() and conf(words)
-    named = {word.split("=")[0] for word in words if word != "--conf"}
+    words = shlex.split(command("spark-standalone", "dynamicAllocation"))
+    given = {name: value for name, value in conf(words).items() if "dynamicAllocation" in name}
+    assert given.items() <= ALLOCATION.items() and given
+    named = {word.split("=")[0] for word in words if "dynamicAllocation" in word}
     assert named == {name for name in ALLOCATION if "dynamicAllocation" in name}
 
 
-def test_the_environment_is_packed_by_a_command_that_exists() -> None:
-    (line,) = [
-        line for block in BLOCKS for line in block.splitlines() if "pack_environment" in line
+def test_the_driver_is_submitted_with_and_without_dynamic_allocation_alike() -> None:
+    first, second = [
+        shlex.split(line)
+        for line in COMMANDS["spark-standalone"]
+        if line.startswith("spark-submit")
     ]
-    words = shlex.split(line)
+    assert [word for word in first if word not in second] == []
+    assert first[-3:] == second[-3:] == ["etl/job.py", "--config", "/etc/hourmark/hourmark.toml"]
+
+
+def test_the_environment_is_packed_by_a_command_that_exists() -> None:
+    words = shlex.split(command("yarn", "pack_environment"))
     assert words[:3] == [".venv/bin/python", "-m", "tools.pack_environment"]
     with pack_environment.make_context("pack", words[3:]):
         pass
@@ -141,3 +159,16 @@ def test_what_a_manifest_gives_spark_is_what_the_page_says_of_it() -> None:
         "spark.dynamicAllocation.enabled",
         "spark.dynamicAllocation.shuffleTracking.timeout",
     }
+
+
+def test_kubectl_names_files_and_secrets_that_the_manifests_have() -> None:
+    lines = [shlex.split(line) for line in COMMANDS["kubernetes"] if line.startswith("kubectl")]
+    for words in lines:
+        for before, word in itertools.pairwise(words):
+            assert before != "-f" or (ROOT / word).exists(), word
+    created = {words[words.index("generic") + 1]: words for words in lines if "generic" in words}
+    assert created.keys() == SECRETS
+    manifests = "".join(file.read_text() for file in MANIFESTS.glob("*.yaml"))
+    for words in created.values():
+        files = [word.partition("=")[2] for word in words if word.startswith("--from-file=")]
+        assert files and all(f"/{file}" in manifests for file in files)
