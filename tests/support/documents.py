@@ -26,6 +26,7 @@ OTHERS: Final = (
     "./hourmark.toml",
     "hourmark.toml",
     "types/sources.toml",
+    "conftest.py",
     "named-files.json",
     "_index/",
     "_surplus/",
