@@ -85,7 +85,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
     home = tmp_path_factory.mktemp("hourmark-home")
     with running_stack(
         lambda: LocalStack.load_or_create(home, mirror=is_mirror_installed(), jmx=True),
-        mirror=False,
+        with_mirror=False,
     ) as running:
         yield running
 

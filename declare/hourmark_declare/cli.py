@@ -221,7 +221,9 @@ def repair(config: Config, adopt: bool, first_hour: str | None, as_json: bool) -
 def list_types(config: Config, as_json: bool) -> None:
     """List the active event types, from the latest revision of the rules on the edge cluster.
 
-    Example:  hourmark types list --json
+    \b
+    Example:
+      hourmark types list --json
     """
     from hourmark_declare.servers import read_applied_rules
 

@@ -343,7 +343,7 @@ def _unread_time_hint(lines: Sequence[bytes]) -> str:
         if found.form.format.endswith("%Z")
         else "declare its form by hand"
     )
-    return f". Most bear a time such as {time}, which could not be read: {do} (docs/reference/event-types.md)"
+    return f". Most bear a time such as {time}, which could not be read: {do} (docs/reference/line-formats.md)"
 
 
 def _show_files(out: Path, written: Mapping[Path, str]) -> None:

@@ -26,6 +26,7 @@ def serve(config: Config, port: Port | None, workers: int | None) -> None:
 
     Data is acknowledged once Kafka has stored it. The service prints its URL. By default, it
     listens on the loopback address. Other addresses require TLS, and tokens or client certificates.
+
     On SIGTERM, the service answers all requests in flight and exits. On SIGHUP, it reloads the
     certificates; with several workers, it replaces the workers one by one, with the current
     configuration.

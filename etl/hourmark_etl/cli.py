@@ -23,7 +23,9 @@ def run(config: Config, shards: tuple[str, ...]) -> None:
 
     The process may be killed at any time; the next run resumes from the ledger.
 
-    Example:  hourmark etl run --config hourmark.toml
+    \b
+    Example:
+      hourmark etl run --config hourmark.toml
     """
     from hourmark_etl.driver import run as run_job  # loads Spark
 
@@ -42,7 +44,9 @@ def skip_unreadable(topic: str, partition: int, config: Config) -> None:
     Buckets that may lack these records are closed only by `hourmark bucket force`, and their
     manifests state the offsets.
 
-    Example:  hourmark etl skip-unreadable edge.events.click 0
+    \b
+    Example:
+      hourmark etl skip-unreadable edge.events.click 0
     """
     from hourmark_etl.staging.unreadable import skip_unreadable as skip
 

@@ -51,7 +51,7 @@ for _command in (watch, status, plan, apply, reset_offsets):
     mirror.add_command(_command)
 
 
-@mirror.command(epilog="Example:  hourmark mirror run --config /etc/hourmark/hourmark.toml")
+@mirror.command()
 @config_option
 @click.option(
     "--no-restart",
@@ -63,12 +63,18 @@ def run(config: Config, no_restart: bool) -> None:
 
     Runs until SIGTERM. Creates missing remote topics. Logs how existing ones differ from the edge
     topics (`hourmark mirror plan`). Restarts MirrorMaker 2 when it exits or when one of its tasks
-    fails. The log of MirrorMaker 2 is written to stderr. Generated files are stored in
-    mirror.work_dir; the command does not start if another instance uses this folder.
+    fails. The log of MirrorMaker 2 is written to stderr.
+
+    Generated files are stored in mirror.work_dir; the command does not start if another instance
+    uses this folder.
 
     To run several workers, start one on each host with a mirror.rest_host that the other hosts can
     reach. The workers share the tasks of one mirror, and the remaining workers take over the tasks
     of one that stops.
+
+    \b
+    Example:
+      hourmark mirror run --config /etc/hourmark/hourmark.toml
     """
     set_up_logging(config.log_level)
     with _lock_work_dir(config.mirror.work_dir):
@@ -124,7 +130,7 @@ def _until_available(step: Callable[[], object], stopping: threading.Event) -> N
             pause_s = min(2 * pause_s, longest_s)
 
 
-@mirror.command(epilog="Example:  hourmark mirror lag --json | jq .records")
+@mirror.command()
 @config_option
 @json_option
 def lag(config: Config, as_json: bool) -> None:
@@ -132,6 +138,10 @@ def lag(config: Config, as_json: bool) -> None:
 
     Each offset is that of the next record to read. The central end offset also counts one commit
     marker for each transaction, so it exceeds the number of records.
+
+    \b
+    Example:
+      hourmark mirror lag --json | jq .records
     """
     lags = measure_lag(config)
     total = sum(max(entry.records, 0) for entry in lags)
@@ -172,12 +182,7 @@ def _or_dash(offset: int | None) -> str:
     return "-" if offset is None else str(offset)
 
 
-@mirror.command(
-    epilog=(
-        "Examples:  hourmark mirror verify    hourmark mirror verify --topic click --timeout "
-        "300 --json"
-    ),
-)
+@mirror.command()
 @config_option
 @click.option(
     "--topic", "topics", multiple=True, help="Only this topic or event type; may be repeated."
@@ -224,6 +229,11 @@ def verify(
 
     Alarms persist until --accept is used, even after retention deletes the evidence. Exits with
     code 1 if there is any finding. Each finding names the topic, partition and offsets.
+
+    \b
+    Examples:
+      hourmark mirror verify
+      hourmark mirror verify --topic click --timeout 300 --json
     """
     set_up_logging(config.log_level)
     if sample is not None and seed is None:

@@ -37,9 +37,7 @@ class _Plan(NamedTuple):
     differences: list[MirrorDifference]
 
 
-@click.command(
-    epilog="Examples:  hourmark mirror status    hourmark mirror status --json | jq .settings"
-)
+@click.command()
 @config_option
 @json_option
 def status(config: Config, as_json: bool) -> None:
@@ -47,6 +45,11 @@ def status(config: Config, as_json: bool) -> None:
 
     Reads from the central cluster, so the output is the same on every host. Workers are identified
     by host. Secrets are redacted.
+
+    \b
+    Examples:
+      hourmark mirror status
+      hourmark mirror status --json | jq .settings
     """
     sites = MirrorSites(config)
     group = read_worker_group(sites.central.settings, sites.alias)
@@ -121,9 +124,7 @@ def format_status(site: str, group: WorkerGroup, installed: str) -> Iterator[str
     )
 
 
-@click.command(
-    epilog="Examples:  hourmark mirror plan    hourmark mirror plan --topic click --json"
-)
+@click.command()
 @config_option
 @topic_option
 @json_option
@@ -133,6 +134,11 @@ def plan(config: Config, topics: tuple[str, ...], as_json: bool) -> None:
     Compares topics (missing ones, partitions, retention, message size, policies) and workers (none
     running, connector settings, versions, a leader that other hosts cannot reach). Changes nothing.
     Exits with code 1 if there is a difference.
+
+    \b
+    Examples:
+      hourmark mirror plan
+      hourmark mirror plan --topic click --json
     """
     set_up_logging(config.log_level)
     found = _plan(config, topics).differences
@@ -143,7 +149,7 @@ def plan(config: Config, topics: tuple[str, ...], as_json: bool) -> None:
     sys.exit(1 if found else 0)
 
 
-@click.command(epilog="Examples:  hourmark mirror apply    hourmark mirror apply --yes --json")
+@click.command()
 @config_option
 @topic_option
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
@@ -154,6 +160,11 @@ def apply(config: Config, topics: tuple[str, ...], yes: bool, as_json: bool) -> 
     Can be repeated safely. A shorter retention deletes older records on the central cluster.
     Workers read changed settings only at startup: restart `hourmark mirror run` on each host. Lists
     the remaining differences, and exits with code 1 if there are any.
+
+    \b
+    Examples:
+      hourmark mirror apply
+      hourmark mirror apply --yes --json
     """
     set_up_logging(config.log_level)
     planned = _plan(config, topics)

@@ -301,10 +301,6 @@ def delete_positions(sites: MirrorSites, positions: Iterable[StoredPosition]) ->
 
 @click.command(
     name="reset-offsets",
-    epilog=(
-        "Examples:  hourmark mirror reset-offsets    hourmark mirror reset-offsets --topic "
-        "click --yes --json"
-    ),
 )
 @config_option
 @topic_option
@@ -329,6 +325,11 @@ def reset_offsets(
     `hourmark mirror verify` reports them as doubled or foreign until the target's retention deletes
     them. Records of the old topic that were not copied are lost, and `verify` names them. Use
     --topic with --all after a target was truncated.
+
+    \b
+    Examples:
+      hourmark mirror reset-offsets
+      hourmark mirror reset-offsets --topic click --yes --json
     """
     set_up_logging(config.log_level)
     if all_positions and not topics:

@@ -114,7 +114,7 @@ class CanaryPoster:
         return False
 
 
-@click.command(epilog="Example:  hourmark canary run --config /etc/hourmark/hourmark.toml")
+@click.command()
 @config_option
 @click.option("--site", help="Site in the events; default: kafka.edge_alias.")
 @click.option(
@@ -135,6 +135,10 @@ def run(config: Config, site: str | None, metrics_port: int, metrics_host: str) 
     Uses the services in tailer.service_urls with tailer.token_file and tailer.tls. Run it on a
     separate host, like a tailer. It keeps no state. `hourmark canary check` shows how far the
     latest event has been processed.
+
+    \b
+    Example:
+      hourmark canary run --config /etc/hourmark/hourmark.toml
     """
     set_up_logging(config.log_level)
     clock, stopping = SystemClock(), threading.Event()

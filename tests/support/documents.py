@@ -26,6 +26,7 @@ OTHERS: Final = (
     "./hourmark.toml",
     "hourmark.toml",
     "types/sources.toml",
+    "conftest.py",
     "named-files.json",
     "_index/",
     "_surplus/",
@@ -36,7 +37,7 @@ _PATH: Final = re.compile(
     r"((?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:py|md|toml|json|yaml|lock)|…)(?:::(\w+))?"
 )
 _CONSOLE: Final = re.compile(r"^( *)```console\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
-_COMMAND: Final = re.compile(r"^\$ ((?:.*\\\n)*.*)$", re.MULTILINE)
+_COMMAND: Final = re.compile(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
 _LINK: Final = re.compile(r"\]\(([^)\s#]+)(?:#[^)]*)?\)")
 
@@ -61,10 +62,14 @@ def named(text: str) -> list[tuple[str, str]]:
     """
     found: list[tuple[str, str]] = []
     for code in _CODE.findall(without_blocks(text)):
-        if (match := _PATH.fullmatch(code)) and code not in ("…", *OTHERS):
+        if (match := _PATH.fullmatch(code)) and not _is_of_users(code):
             path, name = match.group(1), match.group(2) or ""
             found.append((found[-1][0] if path == "…" else path, name))
     return found
+
+
+def _is_of_users(path: str) -> bool:
+    return path in ("…", *OTHERS) or path.startswith("pipeline/")  # what `hourmark init` writes
 
 
 def missing(text: str, folder: Path = ROOT) -> list[str]:
@@ -90,16 +95,22 @@ def _bases() -> Iterator[Path]:
         yield from room.glob("hourmark*")
 
 
-def console_lines(text: str) -> list[str]:
-    """Return the commands of console blocks: what follows `$ `, with continued lines joined.
+def console_commands(text: str) -> list[tuple[str, str]]:
+    """Return the commands of console blocks, each with the output that the page shows, or "".
 
-    Blocks may be indented, as within a numbered list.
+    A command follows `$ `; continued lines are joined. Blocks may be indented, as within a numbered
+    list.
     """
     return [
-        command.replace("\\\n", " ")
+        (command.replace("\\\n", " "), output)
         for _, block in _CONSOLE.findall(text)
-        for command in _COMMAND.findall(textwrap.dedent(block))
+        for command, output in _COMMAND.findall(textwrap.dedent(block))
     ]
+
+
+def console_lines(text: str) -> list[str]:
+    """Return the commands of console blocks without their output."""
+    return [command for command, _ in console_commands(text)]
 
 
 def simple_commands(line: str) -> list[list[str]]:

@@ -144,11 +144,15 @@ def canary() -> None:
     """
 
 
-@click.command(epilog="Example:  hourmark canary declaration > types/hourmark-canary.toml")
+@click.command()
 def declaration() -> None:
     """Print the declaration of the type hourmark-canary. Save it in the folder of your types.
 
     Apply it with `hourmark types apply`, like any other type. `hourmark run` then sends canary
     events, and raises an alarm if they are late. Without the declaration there is no canary.
+
+    \b
+    Example:
+      hourmark canary declaration > types/hourmark-canary.toml
     """
     click.echo(DECLARATION, nl=False)

@@ -49,9 +49,11 @@ def status(every_s: float | None, as_json: bool, file: Path | None) -> None:
     """Show whether the installation works, and each problem with its start and the next step.
 
     The first line is a summary. Problems follow, causes before consequences, then each server and
-    component, and the event types. The command works on any machine. With the configuration of the
-    local stack it shows the servers of the stack, otherwise the configured servers. It lists the
-    components whose state cannot be determined from this machine. Every query has a time limit.
+    component, and the event types.
+
+    The command works on any machine. With the configuration of the local stack it shows the servers
+    of the stack, otherwise the configured servers. It lists the components whose state cannot be
+    determined from this machine. Every query has a time limit.
 
     The exit code is 0 if there is no known problem, otherwise 1. A component that was never
     started, or was shut down cleanly, is not a problem.

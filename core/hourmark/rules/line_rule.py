@@ -1,6 +1,6 @@
 """How the lines of an event type are parsed: the table `[line]` of its declaration.
 
-See docs/reference/event-types.md.
+See docs/reference/event-types.md and docs/reference/line-formats.md.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ class Stack:
             raise Finding(
                 f"some of {len(events)} events of {event_type} became dead letters: "
                 f"{answer['dead_letter_reasons']}; compare them with the type's declaration "
-                "(docs/reference/event-types.md)"
+                "(docs/reference/dead-letter-reasons.md)"
             )
         ids = (
             client_event_id(_milliseconds(event["event_time"]), event_type, event["event_id"])

@@ -34,10 +34,11 @@ def doctor(only: list[str], as_json: bool, config: Config) -> None:
 
     Prints one line for each check: `well`, `FINDING` with the remedy, or `not asked` with the
     reason. A server that is down is reported as a finding and does not stop the other checks.
+
     Problems of running components, such as a dead driver or an overdue hour, are also reported, as
     in `hourmark status`. Each fault is reported once, causes before consequences. Similar findings
-    are combined into one line with their number. After `hourmark down`, the only finding about servers
-    is that the local stack is stopped. Exits with code 1 if there is a finding.
+    are combined into one line with their number. After `hourmark down`, the only finding about
+    servers is that the local stack is stopped. Exits with code 1 if there is a finding.
 
     The command changes nothing, except that it temporarily creates a folder below storage.root, to
     test that the storage refuses to overwrite files.

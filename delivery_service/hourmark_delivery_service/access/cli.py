@@ -141,7 +141,9 @@ def create(
 def list_tokens(config: Config, as_json: bool) -> None:
     """List all tokens, including revoked ones. The secret text of a token cannot be recovered.
 
-    Example:  hourmark token list --json
+    \b
+    Example:
+      hourmark token list --json
     """
     from hourmark_delivery_service.access.topic import read_tokens
 
@@ -173,7 +175,9 @@ def revoke(config: Config, token_id: str, unlisted: bool, as_json: bool) -> None
 
     Services that can read from Kafka reject the token within 5 seconds.
 
-    Example:  hourmark token revoke 3f2a90c1b7d4e856
+    \b
+    Example:
+      hourmark token revoke 3f2a90c1b7d4e856
     """
     from hourmark_delivery_service.access.topic import read_tokens, write_token
 

@@ -1,7 +1,8 @@
 """The HTTP API as an OpenAPI 3.1 document with the limits of this instance: `GET /openapi.json`.
 
-The document is maintained by hand, like docs/reference/http-api.md. Tests check it with schemathesis against
-the running service: a response with an undocumented status, media type or schema fails a test.
+The document is maintained by hand. docs/reference/http-endpoints.md is generated from it, and
+docs/reference/http-api.md explains it. Tests check it with schemathesis against the running
+service: a response with an undocumented status, media type or schema fails a test.
 """
 
 from __future__ import annotations
@@ -83,6 +84,29 @@ _HEADER_SCHEMAS: Final[dict[str, _Json]] = {
     "Hourmark-End": {"type": "string", "pattern": _WHOLE_NUMBER},
     OBSERVED_AT_HEADER: _OBSERVED_AT,
 }
+_HEADER_TEXTS: Final = {
+    "Hourmark-Host": "id of the host, created once for each installation",
+    "Hourmark-Host-Name": "name of the host",
+    "Hourmark-File": "id of the file",
+    "Hourmark-Generation": "number of times that the file has been truncated",
+    "Hourmark-Offset": "offset of the first byte of the range, from the last truncation on",
+    "Hourmark-End": "offset after the last byte of the range",
+    OBSERVED_AT_HEADER: (
+        "time at which the range was first read, in Unix milliseconds of the service's clock"
+    ),
+    RULES_HEADER: "the rules revision by which the range is parsed",
+    "Hourmark-Zone": "IANA time zone of times without a zone",
+    "Hourmark-Source": "name of the declared source",
+    "Hourmark-Path": "path of the file when it was found",
+    "Hourmark-Record-Start": "RE2 pattern of the first line of each record of several lines",
+    "Hourmark-Fields": "fields that are added to every event, as a JSON object of texts",
+    "Hourmark-Format": "cri: the lines are those of a container log",
+    "Hourmark-Ending": "eof: the last line has no line feed, because its file ends there",
+    PART_HEADER: (
+        "whole lines, or a piece of a line that is over the limit; lists the optional headers that "
+        "are sent"
+    ),
+}
 _COMMON: Final = (401, 500, 503)
 _DENIED: Final = (403, 429)  # by what a token covers
 _BODY: Final = (400, 408, 413, 415, 501)  # what may be wrong with a body
@@ -117,7 +141,7 @@ def openapi_document(settings: ServiceSettings) -> _Json:
                     **_probe(
                         "alive",
                         "Check whether the process is running",
-                        _object(alive={"type": "boolean"}),
+                        _object(alive=_described({"const": True}, "always true")),
                     ),
                     "security": [],
                 }
@@ -162,12 +186,23 @@ def openapi_document(settings: ServiceSettings) -> _Json:
 
 def _ranges(settings: ServiceSettings) -> _Json:
     headers = [
-        _header(name, _HEADER_SCHEMAS.get(name, {"type": "string"}), required=True)
+        _header(
+            name,
+            _HEADER_SCHEMAS.get(name, {"type": "string"}),
+            required=True,
+            description=_HEADER_TEXTS[name],
+        )
         for name in RANGE_HEADERS
     ]
-    extras = [_header(name, {"type": "string"}, required=False) for name in EXTRA_HEADERS]
+    extras = [
+        _header(name, {"type": "string"}, description=_HEADER_TEXTS[name]) for name in EXTRA_HEADERS
+    ]
     kinds = f"^({'|'.join(part.value for part in Part)})(; needs=[a-z_,]+)?$"
-    part = _header(PART_HEADER, {"type": "string", "pattern": kinds, "default": Part.LINES.value})
+    part = _header(
+        PART_HEADER,
+        {"type": "string", "pattern": kinds, "default": Part.LINES.value},
+        description=_HEADER_TEXTS[PART_HEADER],
+    )
     return {
         "operationId": "postRange",
         "summary": "A byte range of a file, from a tailer",
@@ -183,7 +218,7 @@ def _ranges(settings: ServiceSettings) -> _Json:
         "responses": {
             "200": _answer(
                 "All in-sync replicas have stored the whole request",
-                _object(end=_COUNT, **_delivered()),
+                _object(end=_described(_COUNT, "offset of the next byte to send"), **_delivered()),
             ),
             **_problems(*_BODY, *_DENIED, *_COMMON),
         },
@@ -205,7 +240,7 @@ def _events(settings: ServiceSettings) -> _Json:
 def _validate_events(settings: ServiceSettings) -> _Json:
     content = _events_content()
     content["required"].append("validate_only")
-    content["properties"]["validate_only"] = {"const": True}
+    content["properties"]["validate_only"] = _described({"const": True}, "always true")
     return {
         "operationId": "validateEvents",
         "summary": "Validate events of one type without storing them",
@@ -219,7 +254,10 @@ def _validate_events(settings: ServiceSettings) -> _Json:
 
 def _events_content() -> _Json:
     repeat = _object(**{OBSERVED_AT_HEADER: {"type": "string"}, RULES_HEADER: {"type": "string"}})
-    delivery = {"enum": ["exactly once", "at least once"]}
+    repeat["description"] = "headers that a retry must send to be the same batch"
+    delivery = _described(
+        {"enum": ["exactly once", "at least once"]}, "whether a retry can store events twice"
+    )
     answer = _object(**_delivered(), delivery=delivery, repeat=repeat)
     answer["properties"]["rejected"] = _REJECTED
     answer["properties"]["next_step"] = {
@@ -254,6 +292,7 @@ def _events_request(settings: ServiceSettings) -> _Json:
                 "name": "type",
                 "in": "path",
                 "required": True,
+                "description": "name of the event type",
                 "schema": {"type": "string", "minLength": 1},
             },
             name,
@@ -305,7 +344,10 @@ def _reports() -> _Json:
 def _hello() -> _Json:
     answer = _answer(
         "The service's clock and its rules, for a client's first request",
-        _object(clock_ms=_MILLISECONDS, rules={"type": "string"}),
+        _object(
+            clock_ms=_MILLISECONDS,
+            rules=_described({"type": "string"}, "id of the latest rules revision"),
+        ),
     )
     return {
         "operationId": "hello",
@@ -317,7 +359,10 @@ def _hello() -> _Json:
 def _ready() -> _Json:
     texts = {"type": "array", "items": {"type": "string"}}
     schema = _object(
-        ready={"type": "boolean"}, reasons=texts, warnings=texts, native_pass={"type": "boolean"}
+        ready=_described({"type": "boolean"}, "whether the status is 200"),
+        reasons=_described(texts, "why the service is not ready"),
+        warnings=_described(texts, "problems that do not make it unready"),
+        native_pass=_described({"type": "boolean"}, "whether lines are parsed by the C module"),
     )
     responses = {
         "200": _answer("The service accepts ranges", schema),
@@ -339,20 +384,22 @@ def _probe(name: str, summary: str, schema: _Json, media_type: str = _JSON) -> _
 
 def _delivered() -> _Json:
     return {
-        "events": _COUNT,
-        "dead_letters": _COUNT,
-        "blanks": _COUNT,
+        "events": _described(_COUNT, "number of events"),
+        "dead_letters": _described(_COUNT, "number of dead letters"),
+        "blanks": _described(_COUNT, "number of blank lines, which produce no record"),
         "dead_letter_reasons": _REASONS,
     }
 
 
 def _problem() -> _Json:
     members = _object(
-        title={"type": "string"},
-        status={"type": "integer"},
-        detail={"type": "string", "minLength": 1},
-        code={"type": "string", "pattern": "^[a-z0-9_]+$", "description": "stable"},
-        next_step={"type": "string", "minLength": 1},
+        title=_described({"type": "string"}, "phrase of the HTTP status"),
+        status=_described({"type": "integer"}, "HTTP status"),
+        detail=_described({"type": "string", "minLength": 1}, "what happened"),
+        code=_described(
+            {"type": "string", "pattern": "^[a-z0-9_]+$"}, "error code, which never changes"
+        ),
+        next_step=_described({"type": "string", "minLength": 1}, "what the client should do next"),
     )
     members["properties"]["rejected"] = _REJECTED
     return {
@@ -379,6 +426,10 @@ def _answer(description: str, schema: _Json, media_type: str = _JSON) -> _Json:
     }
 
 
+def _described(schema: _Json, description: str) -> _Json:
+    return {**schema, "description": description}
+
+
 def _object(**properties: _Json) -> _Json:
     # All properties are required; later versions may add further ones.
     return {"type": "object", "required": list(properties), "properties": properties}
@@ -392,4 +443,6 @@ def _header(
 
 
 def _encoding() -> _Json:
-    return _header("Content-Encoding", {"enum": list(ENCODINGS)})
+    return _header(
+        "Content-Encoding", {"enum": list(ENCODINGS)}, description="compression of the body"
+    )

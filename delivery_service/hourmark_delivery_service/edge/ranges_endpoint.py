@@ -51,7 +51,9 @@ class RangesEndpoint:
         service = self._service
         with service.inflight.track() as request:
             check_headers(http.headers)
-            with bad_request("headers", "send the headers that docs/reference/http-api.md lists"):
+            with bad_request(
+                "headers", "send the headers that docs/reference/http-ranges.md lists"
+            ):
                 byte_range = parse_range_headers(http.headers)
                 check_observed_at(byte_range.observed_at_ms)
             grant = request_grant(http)
@@ -72,7 +74,9 @@ class RangesEndpoint:
             body = await service.bodies.read(http, request, self._inflated_max)
             grant.charge(size=len(body))
             self._check_size(byte_range, body)
-            with bad_request("range", "cut the range as described in docs/reference/http-api.md"):
+            with bad_request(
+                "range", "cut the range as described in docs/reference/http-ranges.md"
+            ):
                 parser = RangeParser(byte_range, body, rules)
             parser = await service.deliver(byte_range, parser, body, request, peer_of(http))
             grant.charge(events=parser.event_count + parser.dead_letter_count)

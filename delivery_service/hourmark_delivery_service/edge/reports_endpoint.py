@@ -51,7 +51,7 @@ class ReportsEndpoint:
             )
 
     async def _keep(self, body: bytes, grant: Grant) -> Response:
-        with bad_request("report", "send a report as described in docs/reference/http-api.md"):
+        with bad_request("report", "send a report as described in docs/reference/http-ranges.md"):
             sent = report_from_json(body)
             if len(sent.host_id) != 32:
                 raise ValueError("host_id must be 32 hex digits")

@@ -20,7 +20,7 @@ from hourmark_delivery_service.work.service import DeliveryService, clock_proble
 
 _LOG = logging.getLogger(__name__)
 
-_HTTP_ERRORS: Final = {
+HTTP_ERRORS: Final = {
     404: (
         "no_such_path",
         "there is no resource under this path",
@@ -92,7 +92,7 @@ async def http_error(_: Request, error: Exception) -> Response:
         error: Error, which must be an `HTTPException`.
     """
     assert isinstance(error, HTTPException)
-    code, message, next_step = _HTTP_ERRORS.get(
+    code, message, next_step = HTTP_ERRORS.get(
         error.status_code, ("refused", error.detail, "see docs/reference/http-api.md")
     )
     return problem_response(

@@ -140,11 +140,7 @@ def _newest_ms(cluster: Cluster, topic: str) -> int | None:
     return max(cluster.newest_ms(_partitions(cluster, topic)).values(), default=None)
 
 
-@click.command(
-    epilog=(
-        "Examples:  hourmark canary check    hourmark canary check --every 30 --metrics-port 8786"
-    )
-)
+@click.command()
 @config_option
 @click.option(
     "--every",
@@ -173,6 +169,11 @@ def check(
     The exit code is 1 if a site has an alarm. A step is late after two minutes, and the closed
     bucket after its length plus two minutes. The first late step of a site raises an alarm. With
     --every, the start and the end of each alarm are logged.
+
+    \b
+    Examples:
+      hourmark canary check
+      hourmark canary check --every 30 --metrics-port 8786
     """
     clock = SystemClock()
     with contextlib.closing(open_existing_ledger(config)) as database:

@@ -92,10 +92,12 @@ def rebuild(into: str, as_json: bool, config: Config) -> None:
     """Rebuild a lost ledger in an empty database from markers, staged files and topics.
 
     Stop the driver first. A ledger counts as empty if it was created by the start of a driver or by
-    `types apply`, and has no other contents. Any other ledger is never overwritten. The rebuilt
-    ledger has the UUID and the open hours of the lost one. Staging resumes at the first offsets
-    that open hours need; rows that Kafka no longer has are taken from staged files. Overrides and
-    waivers are not rebuilt. Afterwards, set etl.ledger to the new URL and start the driver.
+    `types apply`, and has no other contents. Any other ledger is never overwritten.
+
+    The rebuilt ledger has the UUID and the open hours of the lost one. Staging resumes at the first
+    offsets that open hours need; rows that Kafka no longer has are taken from staged files.
+    Overrides and waivers are not rebuilt. Afterwards, set etl.ledger to the new URL and start the
+    driver.
 
     \b
     Example:

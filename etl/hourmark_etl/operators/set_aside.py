@@ -42,7 +42,9 @@ def ls(event_type: str | None, is_all: bool, as_json: bool, config: Config) -> N
 
     Records that an operator has marked as reviewed are listed only with --all.
 
-    Example:  hourmark etl set-aside ls click
+    \b
+    Example:
+      hourmark etl set-aside ls click
     """
     set_up_logging(config.log_level)
     with open_existing_ledger(config) as database:
@@ -62,7 +64,9 @@ def review(event_type: str | None, is_all: bool, config: Config) -> None:
 
     The metric and `hourmark bucket why` no longer count them.
 
-    Example:  hourmark etl set-aside review click
+    \b
+    Example:
+      hourmark etl set-aside review click
     """
     if (event_type is None) != is_all:
         raise click.UsageError("specify TYPE or --all")

@@ -40,9 +40,10 @@ def up(clusters: Clusters | None, mirror: bool, bucket_seconds: int | None, as_j
     The stack consists of three edge brokers, one central broker, MirrorMaker 2 and its monitor, a
     NameNode, a DataNode and a schema registry on the loopback interface. With --clusters 1, there
     is no central broker and no mirror. Files are stored in $HOURMARK_HOME/stack. Running servers
-    are kept, stopped ones are started; data and ports do not change. Other commands find the stack
-    through its file hourmark.toml. The bucket length cannot be changed after types have been
-    applied.
+    are kept, stopped ones are started; data and ports do not change.
+
+    Other commands find the stack through its file hourmark.toml. The bucket length cannot be
+    changed after types have been applied.
 
     \b
     Examples:

@@ -25,12 +25,7 @@ from hourmark_mirror.watch.watch_state_store import WatchStateStore
 from hourmark_mirror.watch.watcher import MirrorWatcher, StuckWatchMonitor
 
 
-@click.command(
-    epilog=(
-        "Examples:  hourmark mirror watch    hourmark mirror watch --once --json    hourmark "
-        "mirror watch --once --accept"
-    )
-)
+@click.command()
 @config_option
 @click.option(
     "--once",
@@ -64,6 +59,12 @@ def watch(
     Alarms about lost records persist until --accept is used, even across restarts. The command
     changes nothing. Metrics are served at mirror.metrics_port. For the meaning of each alarm and
     the steps to resolve it, see docs/operate/runbooks.
+
+    \b
+    Examples:
+      hourmark mirror watch
+      hourmark mirror watch --once --json
+      hourmark mirror watch --once --accept
     """
     if not once and (accept or as_json):
         raise click.UsageError("--accept and --json require --once")

@@ -1,4 +1,6 @@
-"""docs/reference/event-types.md: each example of a form is well declared, and its lines become events."""
+"""docs/reference/{event-types,line-formats,syslog-formats}.md: each example of a form is well
+declared, and its lines become events.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,20 @@ from tests.support.documents import ROOT
 from hourmark.rules.event_types import read_declarations
 from hourmark_declare.line_trial import LineTrial, ReadContext, select_source
 
-PAGE = (ROOT / "docs" / "reference" / "event-types.md").read_text()
-EXAMPLES = re.findall(r"```toml\n(.*?)```\s+```text\n(.*?)```", PAGE, re.DOTALL)
+PAGES = ("event-types", "line-formats", "syslog-formats")
+EXAMPLES = [
+    example
+    for page in PAGES
+    for example in re.findall(
+        r"```toml\n((?:(?!```).)*)```\s+```text\n(.*?)```",
+        (ROOT / "docs" / "reference" / f"{page}.md").read_text(),
+        re.DOTALL,
+    )
+]
 
 
 def test_there_is_an_example_of_each_form() -> None:
+    assert len(EXAMPLES) >= 8
     told = "".join(toml for toml, _ in EXAMPLES)
     for form in (
         '"syslog"',

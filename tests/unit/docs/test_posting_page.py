@@ -1,4 +1,4 @@
-"""docs/start/posting.md: its commands print what it says, against a service with the example types."""
+"""docs/start/post-events.md: its commands print what it says, against a service with the example types."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.documents import ROOT
+from tests.support.documents import ROOT, console_commands
 from tests.support.posting_examples import FOLDER, environment
 from tests.support.revisions import encoded
 from tests.support.service.harness import Harness
@@ -21,13 +21,8 @@ from hourmark.config.groups import ParsingSettings
 from hourmark.rules.event_types import DEAD_LETTERS, read_declarations
 from hourmark.rules.revision import Rules, TypeVersion
 
-PAGE = (ROOT / "docs" / "start" / "posting.md").read_text()
-COMMANDS = [
-    match.groups()
-    for block in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
-    for match in re.finditer(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
-]
-PREPARATION, *EXAMPLES = COMMANDS
+PAGE = (ROOT / "docs" / "start" / "post-events.md").read_text()
+PREPARATION, *EXAMPLES = console_commands(PAGE)
 SLOW = ("java ", "go ")  # compile the source first, Go its standard library, too
 SLOW_MARKS = (pytest.mark.slow, pytest.mark.timeout(900))
 

@@ -250,7 +250,7 @@ def test_a_private_ca_is_trusted_by_the_documented_setting(
 ) -> None:
     authority = Authority(tmp_path / "ca")
     pair = authority.issue("service")
-    page = (FOLDER.parents[1] / "docs" / "start" / "posting.md").read_text()
+    page = (FOLDER.parents[1] / "docs" / "start" / "post-events.md").read_text()
     variable = TLS_SETTINGS[program.language].format(folder=tmp_path / "ca")
     assert f"`{TLS_SETTINGS[program.language].replace('{folder}/', '')}`" in page
     if program.language == "java":

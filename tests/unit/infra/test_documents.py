@@ -13,7 +13,8 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize(
-    "document", ["README.md", "docs/reference/event-types.md", "docs/operate/mirror.md"]
+    "document",
+    ["docs/start/first-bucket.md", "docs/reference/event-types.md", "docs/operate/mirror.md"],
 )
 def test_topics_are_named_as_each_cluster_has_them(document: str) -> None:
     text = (ROOT / document).read_text()
@@ -23,13 +24,15 @@ def test_topics_are_named_as_each_cluster_has_them(document: str) -> None:
     assert "kafka.edge_alias" in text
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/reference/event-types.md"])
+@pytest.mark.parametrize(
+    "document", ["docs/start/first-bucket.md", "docs/reference/event-types.md"]
+)
 def test_the_length_of_buckets_is_told_with_its_setting(document: str) -> None:
     text = (ROOT / document).read_text()
     assert "`parsing.bucket_seconds`" in text and "--bucket-seconds 60" in text
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/operate/tailers.md"])
+@pytest.mark.parametrize("document", ["docs/start/three-machines.md", "docs/operate/tailers.md"])
 def test_what_a_stopped_tailer_leaves_is_told_with_the_command(document: str) -> None:
     text = (ROOT / document).read_text()
     assert (

@@ -105,10 +105,11 @@ def test_the_service_gets_the_port_that_documents_name_where_it_is_free() -> Non
 
 
 def test_the_documents_name_the_port_that_up_prefers() -> None:
-    for document in ("README.md", "docs/reference/http-api.md", "examples/tailer.toml"):
+    session = "docs/start/first-bucket.md"
+    for document in (session, "docs/reference/http-api.md", "examples/tailer.toml"):
         named = set(re.findall(r"127\.0\.0\.1:(\d+)", (ROOT / document).read_text()))
         assert named <= {str(ServiceSettings().port)}, document
-    assert not re.search(r"hourmark serve --port", (ROOT / "README.md").read_text()), (
+    assert not re.search(r"hourmark serve --port", (ROOT / session).read_text()), (
         "the stack's own settings name it"
     )
 

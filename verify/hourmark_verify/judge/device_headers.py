@@ -1,7 +1,7 @@
 """Parser of syslog headers as daemons and network devices write them (parser version 3).
 
 It is independent of the parser in the delivery service and implements the grammar in
-docs/reference/event-types.md. Lines are text with one character for each byte.
+docs/reference/syslog-formats.md. Lines are text with one character for each byte.
 """
 
 from __future__ import annotations

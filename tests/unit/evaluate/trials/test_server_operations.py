@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 from click.testing import CliRunner
-from tests.support.documents import ROOT
+from tests.support.documents import ROOT, console_commands
 from tests.support.waiting import wait_for
 
 from hourmark.errors import Unavailable, UsageError
@@ -167,16 +167,14 @@ def test_what_is_missing_is_named_by_its_options() -> None:
         _hands(wipe_broker="true")
 
 
-def test_the_commands_of_the_readme_are_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_documented_commands_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "client.properties").touch()
-    text = (ROOT / "README.md").read_text().replace("\\\n", "")
+    text = (ROOT / "docs" / "how-to" / "size-a-site.md").read_text()
     shown = [
-        shlex.split(line)[3:]
-        for line in text.splitlines()
-        if line.startswith("$ ./hourmark evaluate")
+        shlex.split(line)[2:]
+        for line, _ in console_commands(text)
+        if line.startswith("hourmark evaluate")
     ]
     assert len(shown) == 2
     for arguments in shown:
