@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import collections
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from hourmark_declare.proposing.times.zone_names import ABBREVIATION_PATTERN, NAME_PATTERN
@@ -48,10 +48,12 @@ _DATES: Final[Sequence[tuple[str, tuple[str, ...]]]] = (
     (rf"{_LONG_MONTH} \d{{1,2}}, \d{{4}}", ("%B %d, %Y",)),
     (rf"\d{{1,2}} {_LONG_MONTH} \d{{4}}", ("%d %B %Y",)),
     (r"\d\d\.\d\d\.\d\d", ("%d.%m.%y", "%y.%m.%d")),
-    (r"\d\d\.\d\d\.\d{4}", ("%d.%m.%Y", "%m.%d.%Y")),
+    (r"\d{1,2}\.\d{1,2}\.\d{4}", ("%d.%m.%Y", "%m.%d.%Y")),
     (r"\d{1,2}/\d{1,2}/\d{4}", ("%m/%d/%Y", "%d/%m/%Y")),
     (r"\d\d-\d\d-\d{4}", ("%d-%m-%Y", "%m-%d-%Y")),
     (r"\d\d/\d\d/\d\d", ("%y/%m/%d", "%m/%d/%y", "%d/%m/%y")),
+    (r"\d{1,2}/\d{1,2}/\d\d", ("%m/%d/%y", "%d/%m/%y")),
+    (r"\d{1,2}\.\d{1,2}\.\d\d", ("%d.%m.%y",)),
     (r"\d\d-\d\d-\d\d", ("%y-%m-%d", "%m-%d-%y", "%d-%m-%y")),
     (rf"{_DAY_NAME} {_MONTH} [ \d]\d", ("%a %b %e",)),
     (rf"{_MONTH} [ \d]\d", ("%b %e",)),
@@ -71,7 +73,7 @@ _REST: Final = (
     rf"(?P<clock>{_CLOCK}|\d\d\.\d\d\.\d\d|[0-2]\d-[0-5]\d-[0-5]\d(?![\d-])|[0-2]\d[0-5]\d[0-5]\d(?!\d)|\d\d:\d\d(?![:\d]))"
     r"(?P<fraction>[.,]\d{1,9}|:\d{3}(?!\d))?(?P<half> ?[AaPp][Mm]\b)?"
     r"(?P<zone> ?Z\b| ?[+-]\d\d:?\d\d\b| ?[+-]\d\d(?![\d:.-])|"
-    rf" (?:{ABBREVIATION_PATTERN})\b|\+000(?!\d)| {NAME_PATTERN}\b)?"
+    rf" (?:{ABBREVIATION_PATTERN})\b|[+-][0-8]\d[05](?![\d:.-])| {NAME_PATTERN}\b)?"
     r"(?P<year> (?:19|20)\d\d\b)?"
 )
 _UNIX: Final = (  # digits before the fraction, and format
@@ -225,6 +227,31 @@ def match_timestamp(text: str) -> TimestampFormat | None:
     )
 
 
+def join_short_dates(forms: Iterable[TimestampFormat]) -> dict[TimestampFormat, TimestampFormat]:
+    """Return the format that dates have together with shorter ones in the same place.
+
+    Dates such as 9/30/26 and 10/01/26 are of one format: the second is not 2010-01-26.
+
+    Args:
+        forms: Formats of the timestamps that all lines of a file have in the same place.
+
+    Returns:
+        Maps each format to itself, or to the format of the shorter dates if it may be this one.
+    """
+    different = dict.fromkeys(forms)
+    return {
+        form: next(
+            (
+                short._replace(pattern=form.pattern)
+                for short in different
+                if short.format in form.others and form.format not in (short.format, *short.others)
+            ),
+            form,
+        )
+        for form in different
+    }
+
+
 def _dated_match(match: re.Match[str], date: str, formats: tuple[str, ...]) -> TimestampMatch:
     between, clock = match["between"], match["clock"]
     clock_pattern, clock_format = _clock_of(clock)
@@ -242,7 +269,9 @@ def _dated_match(match: re.Match[str], date: str, formats: tuple[str, ...]) -> T
             pattern, rest = pattern + quote_pattern(zone), rest + zone
         elif zone.strip()[0].isalpha() and zone.strip() != "Z":
             pattern, rest = pattern + space + "[A-Z]{3,4}", rest + space + "%Z"
-        elif zone.strip() in ("+00", "+000"):  # no abbreviation of any zone
+        elif len(zone) == 4 and zone[1:].isdigit():  # in minutes
+            pattern, rest = pattern + r"[+-]\d{3}", rest + "%o"
+        elif zone.strip() == "+00":  # no abbreviation of any zone
             pattern, rest = pattern + space + quote_pattern(zone.strip()), rest + zone
         elif len(zone.strip()) == 3:
             pattern, rest = pattern + space + r"[+-]\d\d", rest + space + "%Z"
@@ -317,13 +346,19 @@ def find_common_timestamp(lines: Sequence[bytes]) -> CommonTimestamp | None:
     written = sum(bool(line.strip()) for line in lines)
     places: dict[tuple[str, int], _Place] = {}
     texts = [line.decode("latin-1") for line in lines]
+    found: dict[int, list[tuple[int, TimestampMatch]]] = {}
     for index, text in enumerate(texts):
         for one in find_timestamps(text):
             words = len(_ENCLOSED.sub("x", text[: one.start]).split())
-            place = places.setdefault((_without_fraction(one.form.format), words), _Place({}, {}))
+            found.setdefault(words, []).append((index, one))
+    for words, matches in found.items():
+        forms = join_short_dates(one.form for _, one in matches)
+        for index, one in matches:
+            form = forms[one.form]
+            place = places.setdefault((_without_fraction(form.format), words), _Place({}, {}))
             if index not in place.spans:
                 place.spans[index] = one.start, one.end
-                place.forms[one.form] = place.forms.get(one.form, 0) + 1
+                place.forms[form] = place.forms.get(form, 0) + 1
     if not places:
         return None
     places |= _merged(places, written)
