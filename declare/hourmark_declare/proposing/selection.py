@@ -28,6 +28,7 @@ from hourmark_declare.proposing.free_text import (
     timestamped_candidates,
     untimed_candidates,
 )
+from hourmark_declare.proposing.line_protocol import line_protocol_candidates
 from hourmark_declare.proposing.structured import (
     json_line_candidates,
     logfmt_candidates,
@@ -38,6 +39,7 @@ _STRUCTURED: Final[Sequence[CandidateSource]] = (
     json_line_candidates,
     access_log_candidates,
     logfmt_candidates,
+    line_protocol_candidates,
     syslog_body_candidates,
     syslog_candidates,
     delimited_candidates,
