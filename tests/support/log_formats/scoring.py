@@ -62,6 +62,7 @@ def score(proposal: Proposal, expected: Expected) -> Mapping[str, bool]:
         "level": _among(values, LEVEL_FIELDS, expected.level),
         "program": _among(values, PROGRAM_FIELDS, expected.program),
         "numbers": all(number in numbers for number in expected.numbers),
+        "texts": {*expected.texts} <= {*map(str, values.values())},
         "confidence": proposal.safest is None,
         "unparsed": proposal.records - proposal.fitting == expected.unparsed,
         "records": bool(candidate.record_start) == expected.multiline
