@@ -190,7 +190,7 @@ def timestamped_candidates(sample: FileSample) -> Iterator[Candidate]:
     stamps = [texts[index][start:end] for index, (start, end) in spans.items()]
     choice = choose_order(found.form, stamps, sample.written_ms)
     zones = ["", *zone_of_abbreviation(stamps)] if choice.format.endswith("%Z") else [""]
-    if choice.format.endswith(("+00", "+000")) or '+000"' in choice.format:
+    if choice.format.endswith("+00") or '+000"' in choice.format:
         zones = ["UTC"]
     elif named := zone_in_format(choice.format):
         zones = [named]
