@@ -118,12 +118,12 @@ FORMATS: Final[list[LogFormat]] = corpus(
         "program": "Lager",
     },
     dotted_days={
-        "header": ['"Tag";"Time";"Quality";"Comment"\r'],
+        "header": ['"Tag";"Time";"Value";"Quality";"Comment"\r'],
         "record": lambda n: (
-            f'"{pick(n, "Boiler", "Inlet", "Pump")}";"{when(n) - dt.timedelta(days=12):%d.%m.%Y %H:%M:%S}";{n % 3};step {n}, {pick(n, "running", "idle")}\r'
+            f'"{pick(n, "Boiler", "Inlet", "Pump")}";"{when(n) - dt.timedelta(days=12):%d.%m.%Y %H:%M:%S}";{n % 97 - 9},{n * 7 % 1000 + 25};{n % 3};step {n}, {pick(n, "running", "idle")}\r'
         ),
         "time": "2026-11-09T10:00:00.000Z",
-        "numbers": (0,),
+        "numbers": (-9.25, 0),
         "texts": ("Boiler", "step 0, running"),
         "unparsed": 2,
     },

@@ -131,3 +131,22 @@ def test_the_last_column_has_no_carriage_return(tmp_path: Path) -> None:
 
     found = proposal(tmp_path, line, newline="\r\n")
     assert found.examples[0].fields["note"] in ("fine", "late, sent")
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (lambda n: f"{n % 7 - 3},{n * 37 % 100:02}", (-3.0, ["value"])),
+        (lambda n: f"{n},{n % 10}00", ("0,000", None)),  # maybe thousands
+        (lambda n: f"{n},5 kg" if n % 2 else f"{n},5", ("0,5", None)),
+    ],
+)
+def test_numbers_of_a_column_may_have_a_decimal_comma(
+    tmp_path: Path, number: Callable[[int], str], expected: tuple[object, object]
+) -> None:
+    found = proposal(
+        tmp_path, lambda n: f"{day(n - 1)};{number(n - 1)};ok" if n else "time;value;note"
+    )
+    rule = found.candidate.line
+    assert (found.examples[0].fields["value"], rule.get("decimal_comma")) == expected
+    assert found.fitting == RECORDS - 1
