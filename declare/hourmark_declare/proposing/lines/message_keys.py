@@ -32,7 +32,7 @@ _KEYED: Final = re.compile(
     r"(?<![\w.-])(?P<key>[A-Za-z_]\w*)(?P<mark>[ \t]*[=:][ \t]*|\()(?P<quote>\"?)"
     r"(?:(?P<number>-?\d+(?:\.\d+)?)(?=[\"\s,;)\]]|$)|(?P<text>[A-Za-z0-9][^\s,;()\"<>]*))"
 )
-_CELL_TEXT: Final = r"\S+(?: \S+){0,3}"
+_CELL_TEXT: Final = r"\S+(?: [^\s:]+){0,3}"  # no further key
 _CELL: Final = re.compile(  # as in `PID     : 4711         TID : 12`, over several lines
     rf"(?m)(?:^|(?<=[ \t]{{2}}))(?P<key>[A-Za-z_]\w*)[ \t]*:[ \t]+(?P<value>{_CELL_TEXT})(?=[ \t]{{2}}|[ \t]*$)"
 )

@@ -248,7 +248,10 @@ def test_a_field_with_a_decimal_comma_is_a_number(text: bytes, number: float | N
         "null_text": "-",
         "decimal_comma": ["value"],
     }
-    fields = [{"name": "value", "type": ["null", "double"]}, {"name": "note", "type": "string"}]
+    fields: list[dict[str, Any]] = [
+        {"name": "value", "type": ["null", "double"]},
+        {"name": "note", "type": "string"},
+    ]
     for payload, line in (
         ({"payload": "pattern", "pattern": r"(?P<value>\S+);(?P<note>.*)"}, text + b";a,b"),
         ({"payload": "tsv", "columns": ["value", "note"]}, text + b"\ta,b"),
