@@ -67,7 +67,7 @@ def digest() -> str:
     """Return the digest of all C sources of the extension module, as 16 hex digits.
 
     The digest is compiled into the module. `load_native_module` compares it with the digest in
-    `hourmark_native/__init__.py`, so that an outdated module is not used.
+    `hourmark_native/__init__.py`, and does not use a module that was built from older sources.
     """
     hashed = hashlib.blake2b(digest_size=8)
     for path in sorted(SOURCES.glob("*.[ch]")):

@@ -19,7 +19,7 @@ from tests.support.ending import (
     pytest_sessionfinish,
     pytest_unconfigure,
 )
-from tests.support.stacks import running_stack
+from tests.support.stacks import running_mirror, running_stack
 
 from hourmark.config.groups import BucketSettings
 from hourmark.config.loading import Config, load_config
@@ -78,12 +78,23 @@ def no_secrets_of_other_tests() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
-    """The running stack. A test that stops or kills a server starts it again before it ends."""
+    """The running stack, without its mirror (`mirror_runs`).
+
+    A test that stops or kills a server starts it again before it ends.
+    """
     home = tmp_path_factory.mktemp("hourmark-home")
     with running_stack(
-        lambda: LocalStack.load_or_create(home, mirror=is_mirror_installed(), jmx=True)
+        lambda: LocalStack.load_or_create(home, mirror=is_mirror_installed(), jmx=True),
+        with_mirror=False,
     ) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def mirror_runs(stack: LocalStack) -> Iterator[None]:
+    """MirrorMaker 2 of the stack runs while the tests of a module do."""
+    with running_mirror(stack):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -47,15 +47,15 @@ def name_some(names: Sequence[object], most: int = 3) -> str:
 
 
 def cut_text(text: str, length_max: int) -> str:
-    """Shorten a text for one line of a table or report, at the end of a word.
+    """Truncate a text to a maximum length, for one line of a table or report.
 
     Args:
         text: Text of one line.
-        length_max: Maximum number of characters that are kept.
+        length_max: Maximum number of characters to keep.
 
     Returns:
-        The text if it is short enough. Otherwise its beginning up to the end of a word, followed by
-        ` …`; a word that is longer than half of `length_max` is cut.
+        The text if it is short enough. Otherwise its beginning, followed by ` …`. The text is cut
+        at the end of a word, unless this would remove more than half of `length_max`.
     """
     if len(text) <= length_max:
         return text

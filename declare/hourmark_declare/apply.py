@@ -61,7 +61,7 @@ class RulesTopic(Protocol):
             All revisions of the rules; an empty `RulesBook` if the topic has no records.
 
         Raises:
-            Unavailable: The Kafka cluster does not answer.
+            Unavailable: The Kafka cluster does not respond.
         """
         ...
 
@@ -159,17 +159,18 @@ def apply_declarations(
 ) -> ApplyResult:
     """Apply declared event types and sources as a new revision of the rules.
 
-    Registers schemas, creates topics, and stores the revision in the ledger (the ETL's database)
-    and the topic `hourmark.types`. Declarations are checked first. If a server fails, repeat the
-    call.
+    The declarations are checked first. Then, schemas are registered, topics are created, and the
+    revision is stored in the ledger (the ETL's database) and the topic `hourmark.types`. If a
+    server fails, repeat the call.
 
     Args:
         targets: Servers to change.
-        declared: Types, sources and limits.
+        declared: New declarations of types, sources and limits.
         first_hour: First bucket of new types; its length is the bucket length.
-        may_remove: Whether active types and sources may be missing.
-        may_refuse: Whether lines that are events today may become dead letters (unparsable lines).
-        may_adopt: Whether the ledger may copy revisions that only `hourmark.types` contains.
+        may_remove: Whether the declarations may omit active types and sources.
+        may_refuse: Whether lines that are currently events may become dead letters (lines that
+            cannot be parsed).
+        may_adopt: Whether revisions that only `hourmark.types` contains are copied to the ledger.
         samples: Lines that must remain events, unless `may_refuse` is True.
 
     Returns:
@@ -180,7 +181,7 @@ def apply_declarations(
             return known ids.
         Finding: The registry assigned the id of another schema, or `hourmark.types` contains
             unknown revisions.
-        Unavailable: A server does not answer.
+        Unavailable: A server does not respond.
     """
     book, _ = _known(targets, first_hour, may_adopt=may_adopt)
     latest, known = book.latest, targets.ledger.schemas()
@@ -244,7 +245,7 @@ def repair_rules(
     Raises:
         Finding: The registry has assigned a known id to another schema, or `hourmark.types`
             contains revisions that the ledger does not know.
-        Unavailable: A server does not answer.
+        Unavailable: A server does not respond.
     """
     book, adopted = _known(targets, first_hour, may_adopt=may_adopt)
     types = [t.declaration for t in book.latest.types.values()] if book.latest is not None else []

@@ -64,7 +64,7 @@ class ReadContext:
     In production, the tailer (the component that reads log files) provides them.
 
     Attributes:
-        observed_at_ms: Time at which the lines are read, Unix milliseconds.
+        observed_at_ms: Time at which the lines are read, in Unix milliseconds.
         zone: IANA time zone of timestamps without a time zone.
         host: Name of the host on which the lines were written.
         record_start: Regular expression that matches the first line of each multi-line record;

@@ -27,11 +27,11 @@ _KINDS: Final = {
 
 
 def distinct_log_files(files: Iterable[Path], report: Callable[[str], None]) -> list[Path]:
-    """Return the paths of log files in the form of the configuration, each file once.
+    """Return the normalized paths of log files, and omit files that are named more than once.
 
     Args:
-        files: Paths as the user named them. Links to the same file count as one file.
-        report: Called with a message for each path that is left out.
+        files: Paths as the user entered them. Links to the same file count as one file.
+        report: Called with a message for each omitted path.
 
     Returns:
         Absolute paths, in the order of `files`.
@@ -49,7 +49,10 @@ def distinct_log_files(files: Iterable[Path], report: Callable[[str], None]) -> 
 
 
 def read_log_samples(files: Iterable[Path]) -> list[FileSample]:
-    """Read the first and last lines of log files, after checking that they can be followed.
+    """Read the first and last lines of log files.
+
+    First, each file is checked for whether the tailer (the component that reads log files) can
+    follow it.
 
     Args:
         files: Absolute paths of the files.

@@ -36,7 +36,7 @@ class RegistryClient(Protocol):
             The id of the schema. The same schema always gets the same id.
 
         Raises:
-            Unavailable: The registry does not answer.
+            Unavailable: The registry does not respond.
         """
         ...
 
@@ -51,7 +51,7 @@ class RegistryClient(Protocol):
             The id of the schema; None if it is not registered under this subject.
 
         Raises:
-            Unavailable: The registry does not answer.
+            Unavailable: The registry does not respond.
         """
         ...
 
@@ -65,7 +65,7 @@ class RegistryClient(Protocol):
             The schema; None if the registry has no such id.
 
         Raises:
-            Unavailable: The registry does not answer.
+            Unavailable: The registry does not respond.
         """
         ...
 
@@ -88,7 +88,7 @@ def repair_registry(
     Raises:
         Finding: A known id belongs to another schema, in which case nothing was registered, or the
             registry assigned an unexpected id.
-        Unavailable: The registry does not answer.
+        Unavailable: The registry does not respond.
     """
     missing = {}
     for schema_id, schema in sorted((n, s) for n, s in known.items() if s.text):

@@ -39,7 +39,7 @@ class EdgeRulesTopic:
             All revisions of the rules; an empty `RulesBook` if the topic has no records.
 
         Raises:
-            Unavailable: The Kafka cluster does not answer.
+            Unavailable: The Kafka cluster does not respond.
         """
         return read_rules(self._cluster)
 
@@ -72,7 +72,7 @@ def open_targets(config: Config, report: Callable[[str], None]) -> Iterator[Appl
     Raises:
         NoLedger: The ledger is empty or missing although the storage contains closed buckets. It
             was lost and must be restored.
-        Unavailable: A server does not answer.
+        Unavailable: A server does not respond.
     """
     with (
         contextlib.closing(SchemaRegistry(config.registry)) as registry,
@@ -111,6 +111,6 @@ def read_applied_rules(config: Config) -> Rules | None:
         The latest revision in the Kafka topic `hourmark.types`; None if no types have been applied.
 
     Raises:
-        Unavailable: The edge cluster does not answer.
+        Unavailable: The edge cluster does not respond.
     """
     return read_rules(config.kafka.edge).latest

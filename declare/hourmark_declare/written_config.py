@@ -37,13 +37,13 @@ def check_existing(folder: Path) -> None:
 
 
 def check_written(folder: Path, written: Mapping[Path, str]) -> None:
-    """Check the files that would be written to a configuration folder, with those that are there.
+    """Check the configuration that a folder would contain after new files are written to it.
 
-    Nothing is written to the folder.
+    Existing files in the folder are checked together with the new ones. Nothing is written.
 
     Args:
         folder: Path of the folder, which need not exist.
-        written: Maps the path of each file, relative to `folder`, to its complete text.
+        written: Maps the path of each new file, relative to `folder`, to its complete text.
 
     Raises:
         UsageError: The folder would contain an invalid setting or declaration.

@@ -47,11 +47,11 @@ _COMPARE_CLOCKS: Final = (
 _STARTS_S: Final = 20.0  # a service checks its parsers before it listens
 
 
-def service(config: Config, now_ms: int) -> ComponentStatus:
+def service_status(config: Config, now_ms: int) -> ComponentStatus:
     """Return the status of the configured delivery service from its `/readyz` endpoint.
 
-    If the endpoint does not respond, the status is derived from the latest host reports, which
-    services send to Kafka.
+    If the endpoint does not respond, the status is derived from the service's process on this
+    machine and from the latest host reports, which services send to Kafka.
 
     Args:
         config: Configuration with the address and certificate of the service.
@@ -60,15 +60,15 @@ def service(config: Config, now_ms: int) -> ComponentStatus:
     Returns:
         The status. Its state is:
 
-        - `RUNNING` if the endpoint responds, even if the service is not ready. The detail lists its
-          warnings, or the reasons why it is not ready. Each of them is a problem, and so is a
-          certificate that is not accepted, such as an expired one.
+        - `RUNNING` if the endpoint responds, even if the service is not ready or its certificate
+          is not accepted, or if the process started on this machine in the last 20 seconds
         - `UNKNOWN` if a process responds, and the TLS handshake fails for another reason
-        - `RUNNING` if the service's process started on this machine in the last 20 seconds
-        - `SILENT` if the process runs on this machine, started earlier, and does not respond, or if
-          it has ended without a final report
+        - `SILENT` if an older process does not respond, or has ended without a final report
         - otherwise the state according to the host reports, or `NOT_RUNNING` if Kafka does not
           respond either
+
+        Warnings of the endpoint, the reasons why the service is not ready, and a certificate that
+        is not accepted are included as problems.
     """
     address, opener = _address(config.service), _opener(config.service.tls)
     folder = StateFolder(config.service.state_dir, "service")
@@ -199,10 +199,10 @@ def _unavailable(address: str, what: str, do: str) -> Problem:
     )
 
 
-def tailers(config: Config, now_ms: int) -> ComponentStatus:
+def tailers_status(config: Config, now_ms: int) -> ComponentStatus:
     """Return the combined status of the tailers on all hosts, from their latest host reports.
 
-    Tailers regularly send host reports to Kafka to report their progress.
+    Tailers read log files and regularly send host reports to Kafka to report their progress.
 
     Args:
         config: Configuration with the Kafka cluster and the tailer's state folder.
@@ -275,16 +275,17 @@ def _read_reports(config: Config) -> list[HostReport] | Unavailable:
 def tailers_from_reports(reports: Collection[HostReport], now_ms: int) -> ComponentStatus:
     """Return the combined status of the tailers from the latest host reports of all components.
 
-    Delivery services store the reports of tailers in Kafka. If no service is alive, a tailer is not
-    to blame for its silence: its status is then that at the time of the services' last report.
+    Tailers send their reports to delivery services, which store them in Kafka. If no service has
+    reported recently, reports of tailers cannot arrive. The tailers are then evaluated at the time
+    of the last report of a service.
 
     Args:
         reports: The latest report of each tailer and each delivery service.
         now_ms: Current time in Unix milliseconds.
 
     Returns:
-        The result of `status_from_reports` for the tailers. If no service is alive, the state
-        `UNKNOWN` replaces `RUNNING`.
+        The result of `status_from_reports` for the tailers. If no service has reported recently,
+        the state `UNKNOWN` replaces `RUNNING`.
     """
     own = [r for r in reports if r.kind == "tailer"]
     stored_ms = max(

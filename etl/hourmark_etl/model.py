@@ -101,7 +101,8 @@ def _columns(kind: type) -> tuple[tuple[str, str], ...]:
 def replace_nul(text: str) -> str:
     """Replace each NUL character in a text with U+FFFD (the replacement character).
 
-    Use it for texts that are stored in the ledger, because PostgreSQL rejects NUL.
+    Use it for texts that are stored in the ledger (the ETL's state database), because PostgreSQL
+    rejects NUL.
 
     Args:
         text: Any text.
@@ -180,7 +181,7 @@ class ClosingPhase(enum.StrEnum):
 
     @property
     def is_regular(self) -> bool:
-        """Return whether this is one of the regular steps, which come before the proof."""
+        """Return whether this is a regular step of closing a bucket, and not a problem."""
         return self in (
             ClosingPhase.REPORTS,
             ClosingPhase.CONTROL,
@@ -238,7 +239,7 @@ class StagingPosition:
         None
     )
 
-    def moved_to(self, offset: int) -> StagingPosition:
+    def with_next_offset(self, offset: int) -> StagingPosition:
         """Return a copy of this position with a different next offset.
 
         The leader epoch of the copy is unknown (None).
@@ -250,13 +251,13 @@ class StagingPosition:
 
     @property
     def topic_partition(self) -> Partition:
-        """Return the Kafka topic-partition that this position belongs to."""
+        """Return the topic-partition on the central cluster to which this position belongs."""
         return Partition(self.topic, self.partition)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetSpan:
-    """A range of offsets in one topic-partition that was read to write a staged file.
+    """A range of offsets in one topic-partition whose records were copied to a staged file.
 
     Attributes:
         topic: Topic name in the central cluster.
@@ -336,10 +337,9 @@ class StagedGroup:
         hour_s: Unix seconds at the start of the hour.
         rows: Number of rows.
         datum_bytes: Total size of the rows' Avro datums in bytes.
-        low64_sum: A digest of the event ids and range ids of all rows, including duplicates. A
-            range id identifies the byte range of a log file, or the API batch, that contains the
-            event. The digest is the sum modulo 2^64 of (last 8 bytes of the event id + RANGE_WEIGHT
-            * range id), where RANGE_WEIGHT is a constant.
+        low64_sum: Digest of the event ids and range ids of all rows, including duplicates: the sum
+            modulo 2^64 of (last 8 bytes of the event id + RANGE_WEIGHT * range id). A range id
+            identifies the byte range of a log file, or the API batch, that contains the event.
         schema_ids: Distinct schema ids, ascending.
         first_row: Index of the first row in the file.
         first_id: Smallest event id.
@@ -363,26 +363,24 @@ class StagedGroup:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AuditOffsets:
-    """A limit on audit records: for each site, an offset in the site's audit topic.
+    """An upper limit on audit records: for each site, an offset in the site's audit topic.
 
     An audit record states how many events a byte range of a log file contains. A site is an edge
-    cluster. The first site, named "0", is the cluster in the setting `kafka.edge`. An audit record
-    is below the limit if its offset is smaller than the offset of its site. If the limit does not
-    name a site, none of the site's records is below it. Two limits are incomparable if each of
-    them has the larger offset for some site.
+    cluster; each site has its own audit topic. An audit record is below the limit if its offset is
+    smaller than the limit's offset for its site. If the limit does not name a site, none of the
+    site's records is below it.
 
     Attributes:
         by_site: Pairs of site name and offset, sorted by site. Offsets refer to the topics on the
-            central cluster.
+            central cluster. The first site, which is the cluster in the setting `kafka.edge`, is
+            named "0".
     """
 
     by_site: tuple[tuple[str, int], ...] = ()  # sorted
 
     @classmethod
     def from_offsets(cls, offsets: Mapping[str, int] | int) -> AuditOffsets:
-        """Create an instance from offsets by site name, as the ledger stores them.
-
-        The ledger is the state database of the ETL.
+        """Create a limit from the offsets that the ledger (the ETL's state database) stores.
 
         Args:
             offsets: Offsets (exclusive) by site name, or a single offset for the first site.
@@ -395,21 +393,19 @@ class AuditOffsets:
         return cls(tuple(sorted((site, int(offset)) for site, offset in known.items())))
 
     def to_json(self) -> dict[str, int] | int:
-        """Convert the offsets to the JSON value that the ledger stores.
-
-        The ledger is the state database of the ETL.
+        """Convert the limit to the JSON value that the ledger (the ETL's state database) stores.
 
         Returns:
-            The offset of the first site if no other site is named, because every version can read
-            it; otherwise a mapping from site name to offset.
+            A mapping from site name to offset. If no site except the first is named, only its
+            offset, which every version can read.
         """
         return self.offset_of(FIRST_SITE) if not self.further_sites else dict(self.by_site)
 
     def to_marker_json(self) -> dict[str, int]:
-        """Convert the offsets to the JSON object that a bucket's manifest contains as `audit_next`.
+        """Convert the limit to the JSON object `audit_next` of a bucket's manifest.
 
         Returns:
-            Offsets by site name. The first site is always present.
+            Offsets by site name (edge cluster). The first site is always present.
         """
         return {FIRST_SITE: self.offset_of(FIRST_SITE), **dict(self.by_site)}
 
@@ -428,7 +424,7 @@ class AuditOffsets:
         The site's audit records with smaller offsets are below the limit.
 
         Args:
-            site: Name of the site.
+            site: Name of the site (edge cluster).
 
         Returns:
             The offset; 0 if the limit does not name the site.
@@ -437,6 +433,8 @@ class AuditOffsets:
 
     def reaches(self, other: AuditOffsets) -> bool:
         """Return whether this limit is at least as large as another limit for every site.
+
+        If each of two limits has the larger offset for some site, neither reaches the other.
 
         Args:
             other: The limit to compare with.
@@ -487,7 +485,8 @@ class AuditGroup:
     """The audit records of one event type and hour in one staged file of audit records.
 
     An audit record states which events a delivery service wrote for one byte range of a log file.
-    These are the promised events. All records of a file come from one site (edge cluster).
+    These are the promised events. Staged files hold copies of Kafka records. All records of a file
+    come from one site (edge cluster).
 
     Attributes:
         path: Path of the staged file, relative to the storage root.
@@ -535,8 +534,8 @@ class ReportedSource:
         pending_bytes: Number of bytes that are not delivered yet.
         lost_bytes: Number of bytes that are lost.
         goodbye: Whether the source signed off, so that buckets no longer wait for it.
-        heard_at_ms: Time at which the ETL read the report from Kafka, by the driver's clock; for a
-            report older than the clock tolerance, the time at which it was received.
+        heard_at_ms: Time at which the ETL read the report from Kafka, by the clock of the ETL
+            driver; for a report older than the clock tolerance, the time at which it was received.
         waived: Whether a bucket was closed without waiting for this source; reset by the next
             report.
         unknown_losses: Number of losses of unknown size.
@@ -563,7 +562,7 @@ class ReportedSource:
 
     @property
     def name(self) -> str:
-        """Return a readable name for messages, which consists of kind, host and source."""
+        """Return a human-readable name for messages, which consists of kind, host and source."""
         return f"{self.kind} {self.host_name} source {self.source}"
 
 
@@ -576,7 +575,7 @@ class ExcludedRecords:
         topic_id: Kafka topic id.
         partition: Partition number.
         event_type: Event type of the topic.
-        reason: Readable reason.
+        reason: Human-readable reason.
         offsets: Offsets of the records, ascending; at least one.
     """
 
@@ -592,8 +591,8 @@ class ExcludedRecords:
 class StagedBatch:
     """The result of one micro-batch of staging, which the ledger commits in one transaction.
 
-    Staging copies Kafka records to files on storage. A staging position is the next offset of a
-    partition to copy.
+    Staging copies Kafka records to files on storage. The ledger is the state database of the ETL. A
+    staging position is the next offset of a partition to copy.
 
     Attributes:
         folder: Path of the folder that contains all files of the batch; also the batch's name.
@@ -621,9 +620,9 @@ class StagedBatch:
 class EventTotals:
     """Number and checksums of staged rows, or of the events that audit records count.
 
-    Audit records state how many events were sent. An hourly bucket is proved complete if the
-    totals of its staged rows equal the totals of its audit records. Instances support `+` and
-    `-`.
+    Audit records state how many events were sent. Staged rows are events that were copied from
+    Kafka to storage. An hourly bucket is proved complete if the totals of its staged rows equal the
+    totals of its audit records. Instances support `+` and `-`.
 
     Attributes:
         records: Number of staged rows or audit records.
@@ -681,14 +680,13 @@ class OriginHourTotals:
 
 @dataclasses.dataclass(frozen=True)
 class IncompleteRanges:
-    """Byte ranges of log files whose events are missing from closed buckets, or contradictory.
+    """Byte ranges of log files whose events closed buckets may lack, or contain in two versions.
 
-    A range is contradictory if closed buckets may contain two different versions of its events. See
-    `hourmark.records.manifest.MissingRanges`.
+    Manifests contain these ranges as `hourmark.records.manifest.MissingRanges`.
 
     Attributes:
         ranges: Ids of the byte ranges, 16 hex digits each.
-        more: Whether further byte ranges are affected whose ids are not known.
+        more: Whether other byte ranges, with unknown ids, are affected too.
     """
 
     ranges: tuple[str, ...] = ()  # range ids, hex
@@ -720,8 +718,8 @@ class Seal:
         audit_records: Number of audit records that were compared.
         promised: Number of events that these audit records promise.
         unaudited: Number of events in the bucket that no audit record promises.
-        waived: Readable descriptions of missing evidence that was waived, for example of a source
-            that had not caught up.
+        waived: Human-readable descriptions of missing evidence that was waived, for example of a
+            source that had not caught up.
         offsets: Staging positions (next offsets to stage) when the set of rows was fixed.
         books: Event counts by hour of the event timestamp.
         listed: Totals of the staged rows, including duplicates, that the bucket is written from.
@@ -777,29 +775,29 @@ class Seal:
 class Frontier:
     """The oldest hour of an event type whose bucket is not closed, with its processing state.
 
-    The hourly buckets of a type are closed strictly in order, so no earlier hour gets a bucket any
-    more. From `first_hour` on, every hour has a bucket. Hours before it are back-filled: only those
-    that hold something have a bucket. Audit records state how many events a byte range of a log
-    file contains.
+    The hourly buckets of a type are closed strictly in order. From `first_hour` on, every hour has
+    a bucket. Earlier hours are back-filled: they have a bucket only if events or audit records of
+    them existed. Audit records state how many events a byte range of a log file contains.
 
     Attributes:
         event_type: Name of the event type.
         first_hour: The hour from which on every hour of the type has a bucket.
-        hour: The oldest hour that is not closed. While nothing is closed, it is at most
-            `first_hour` and moves to the oldest hour that holds something.
+        hour: The oldest hour that is not closed. Until the first bucket is closed, this is the
+            oldest hour with events or audit records, but at most `first_hour`.
         state: State of this hour.
         sources: Names of the log sources that may deliver the type.
         settled_next: For each site (edge cluster), the offset (exclusive) in its audit topic up to
             which the audit records of earlier hours were compared with closed buckets.
         seal: The evidence that this hour's bucket is complete, fixed before the bucket is written;
             None unless the hour is sealed.
-        alarm: Readable findings of the last failed proof, or the error of a damaged row; empty if
-            there is none.
+        alarm: Human-readable findings of the last failed proof, or the error of a damaged row;
+            empty if there is none.
         shard: Name of the shard that stages the type.
         later_seals: Seals of the hours that follow, if several hours were sealed together.
         backfilled_hour: The newest closed hour before `first_hour`; None if there is none.
-        noticed_ms: When the closer noticed that an hour before `first_hour` holds something, Unix
-            milliseconds; 0 for other hours, and in frontiers that were read from the ledger.
+        noticed_ms: Time at which the closer noticed events or audit records of an hour before
+            `first_hour`, Unix milliseconds; 0 for other hours, and in frontiers that were read from
+            the ledger.
     """
 
     event_type: str
@@ -819,29 +817,34 @@ class Frontier:
 
     @property
     def previous_hour(self) -> Hour | None:
-        """Return the hour of the bucket before this hour's.
+        """Return the hour of the last bucket before this hour.
+
+        From `first_hour` on, buckets follow each other without a gap. Between earlier buckets,
+        hours may be missing.
 
         Returns:
-            The hour before this one, or for an hour up to `first_hour` the newest back-filled one.
-            None for the type's first bucket.
+            The hour; None if the type has no earlier bucket.
         """
         return self.hour.previous() if self.hour > self.first_hour else self.backfilled_hour
 
     @property
     def awaited_ms(self) -> int:
-        """Return the time up to which sources must have delivered before this hour can close.
+        """Return the time up to which log sources must have delivered before this hour can close.
 
-        It is the end of the hour in Unix milliseconds. For a back-filled hour it is the time at
-        which the closer noticed it: a source that delivers an old file has not caught up with that.
+        Returns:
+            Unix milliseconds: the end of the hour. For an hour before `first_hour`, the time at
+            which the closer noticed its events, so that a source that is still delivering an old
+            log file is awaited.
         """
         return max(self.hour.end_ms, self.noticed_ms)
 
     @property
     def due_ms(self) -> int:
-        """Return the time from which the deadline of this hour counts, Unix milliseconds.
+        """Return the time from which the deadline of this hour is counted.
 
-        It is the end of the hour, or of `first_hour` if that is later: lines of a back-filled hour
-        may have been written years before they are delivered.
+        Returns:
+            Unix milliseconds: the end of the hour. For an hour before `first_hour`, the end of
+            `first_hour`, because old log files may be delivered years after they were written.
         """
         return max(self.hour, self.first_hour).end_ms
 
@@ -849,8 +852,7 @@ class Frontier:
     def sealed_hours(self) -> tuple[Frontier, ...]:
         """Return one `Frontier` for each sealed hour of the event type.
 
-        An hour is sealed if the content of its bucket is fixed, but the bucket is not yet closed in
-        the ledger.
+        An hour is sealed if the content of its bucket is fixed, but the bucket is not closed yet.
 
         Returns:
             Copies of this object, each with one sealed hour as `hour`, in ascending order; empty if
@@ -860,14 +862,16 @@ class Frontier:
         at = self
         while at.seal is not None:
             hours.append(at)
-            at = at.after
+            at = at.next_frontier
         return tuple(hours)
 
     @property
-    def after(self) -> Frontier:
-        """Return the frontier of the type after the bucket of this hour was closed.
+    def next_frontier(self) -> Frontier:
+        """Return the frontier of the event type after the bucket of this hour is closed.
 
-        It is the next sealed hour, or the hour that follows this one.
+        Returns:
+            A copy whose `hour` is the next sealed hour (whose bucket has a fixed content), or the
+            following hour if no other hour is sealed.
         """
         hour, later = self.hour.next(), self.later_seals
         if later and later[0].hour_s is not None:

@@ -37,10 +37,10 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True)
 class StartupResources:
-    """The resources that a driver opens at startup.
+    """The resources that an ETL driver opens at startup.
 
     Attributes:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         storage: The storage at `storage.root`.
         types: Names of the event types in the ledger; never empty.
         cluster_id: Kafka cluster id of the central cluster.

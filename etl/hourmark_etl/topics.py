@@ -40,7 +40,7 @@ class CentralTopicNames:
 
     @classmethod
     def from_settings(cls, kafka: KafkaSettings, types: Collection[str] = ()) -> CentralTopicNames:
-        """Create the topic names of all configured sites.
+        """Create the topic names of all configured sites (edge clusters).
 
         Args:
             kafka: The Kafka settings with all sites.
@@ -68,7 +68,7 @@ class CentralTopicNames:
         An audit record states how many events a byte range of a log file contains.
 
         Returns:
-            A mapping from topic name to site name, with one topic per site.
+            A mapping from topic name to site name, with one topic per site (edge cluster).
         """
         return {central_topic(AUDIT, alias): site for site, alias in self.aliases.items()}
 
@@ -77,7 +77,7 @@ class CentralTopicNames:
         """Return the topics that contain the progress reports of hosts and delivery services.
 
         Returns:
-            Topic names; there is one topic per site.
+            Topic names; there is one topic per site (edge cluster).
         """
         return frozenset(central_topic(HOSTS, alias) for alias in self.aliases.values())
 
@@ -91,12 +91,13 @@ class CentralTopicNames:
         return [*self.types, *self.audits, *sorted(self.hosts)]
 
     def for_shard(self, shard: str) -> list[str]:
-        """Return the names of the topics that a shard stages.
+        """Return the names of the topics that a shard copies from Kafka to storage.
 
-        A shard is a group of event types with its own Kafka consumer.
+        A shard is a group of event types with its own Kafka consumer. Call this method on an object
+        that contains only the event types of the shard.
 
         Args:
-            shard: Name of the shard. The default shard also stages the control topics, which
+            shard: Name of the shard. The default shard also copies the control topics, which
                 contain audit records and host reports.
 
         Returns:
@@ -108,7 +109,7 @@ class CentralTopicNames:
         """Return the event topics of each event type.
 
         Returns:
-            A mapping from event type to topic names, one for each site.
+            A mapping from event type to topic names, one for each site (edge cluster).
         """
         found: dict[str, list[str]] = {}
         for topic, event_type in self.types.items():
@@ -204,12 +205,12 @@ def resolve_positions(
 class SiteCluster(Protocol):
     """Protocol for the Kafka metadata queries that are needed to close hourly buckets.
 
-    `hourmark.kafka.clients.Cluster` is the implementation.
+    `hourmark.kafka.clients.Cluster` implements it.
     """
 
     @property
     def name(self) -> str:
-        """The readable name of the cluster, for messages."""
+        """Return the human-readable name of the cluster, for messages."""
 
     def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
         """Return the metadata of topics.
@@ -246,9 +247,10 @@ class SiteCluster(Protocol):
 
 
 class CentralCluster(SiteCluster, Protocol):
-    """Protocol for Kafka metadata queries to the central cluster.
+    """Protocol for the Kafka metadata queries that the ETL sends to the central cluster.
 
-    It adds the queries that detect recreated topics and truncated logs.
+    In addition to the queries of `SiteCluster`, it returns the cluster id and detects logs that
+    have lost records.
     """
 
     def cluster_id(self) -> str:

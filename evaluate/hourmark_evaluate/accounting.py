@@ -62,20 +62,22 @@ class ConsumedRecords:
 def count_records(
     place: str, placement: RecordPlacement, acknowledged: Flags, readings: ConsumedRecords
 ) -> RecordCounts:
-    """Count the records that were lost, duplicated, altered or out of order at one place.
+    """Compare the records sent with those read back, and count lost, duplicated and other records.
 
     Sent and read records are compared by their sequence numbers, which start at 0.
 
     Args:
-        place: Where the records were read: "edge", "central" or "consumer". Copied to the result.
+        place: Where the records were read, copied to the result: "edge" or "central" (the Kafka
+            clusters), or "consumer" (a consumer group on the edge cluster).
         placement: The topic and partition to which each record was sent. A record that was read
-            from any other partition is counted as a phantom.
+            from any other partition counts as a phantom, a message that was never sent.
         acknowledged: Whether Kafka acknowledged each record, indexed by record number. Its length
             is the number of records sent.
         readings: The records that a consumer read at this place.
 
     Returns:
-        The counts, including the number of records sent, acknowledged and read.
+        The number of records that were sent, acknowledged, read, lost, duplicated, phantom, out of
+        order, or read although not acknowledged.
     """
     sent = len(acknowledged)
     placed = {
@@ -126,7 +128,7 @@ def count_disordered(numbers: Numbers) -> int:
 def longest_wait_seconds(
     sent_s: Floats, answered_s: Floats, began_s: float, healed_s: float
 ) -> float:
-    """Return the longest time that a record in flight during an interval waited for its answer.
+    """Return the longest time that Kafka took to answer a record in flight during an interval.
 
     A record is in flight from the time it is sent until it is answered, that is, acknowledged or
     refused.

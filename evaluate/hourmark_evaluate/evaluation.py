@@ -61,15 +61,15 @@ def evaluate(
     command: str,
     save: Callable[[Evaluation], None] = lambda _: None,
 ) -> Evaluation:
-    """Run the named trials in order and return the result of the evaluation.
+    """Run trials, which test Kafka under load and faults, and return their results.
 
     If a trial fails, the result contains the reason. If the servers do not recover from a trial,
     the remaining trials are reported as not tried. At the end, all topics of this run are deleted.
-    Topics that cannot be deleted within 180 s are reported as progress.
+    Topics that cannot be deleted within 180 s are listed in a progress message.
 
     Args:
         environment: The clusters and the user's options.
-        names: Names of the trials to run; each must be a key of `TRIALS`.
+        names: Names of the trials to run, in this order; each must be a key of `TRIALS`.
         where: Where the clusters are, for the report: "the local stack" or "clusters of the user".
         command: The command line that repeats the run, for the report.
         save: Function that is called after each trial with the result so far, to preserve it if the
@@ -180,7 +180,7 @@ def stack_environment(
     clock: Clock,
     report_progress: Callable[[str], None],
 ) -> TrialEnvironment:
-    """Return the brokers and the mirror of a running local stack as the environment for trials.
+    """Return the brokers and MirrorMaker 2 of a running local stack as the environment for trials.
 
     The brokers' metrics are available only if the stack was created with JMX enabled.
 

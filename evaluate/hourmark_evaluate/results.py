@@ -72,10 +72,10 @@ class Disturbance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderTakeover:
-    """The outcome of removing the leading worker of a mirror that has several workers.
+    """The outcome of killing or pausing the leading worker of MirrorMaker 2, the mirror.
 
-    The leading worker distributes the work to all workers, as in Kafka Connect. If it is killed or
-    paused, another worker must replace it.
+    The workers of a mirror form a Kafka Connect group, whose leader distributes the work. If the
+    leader is removed, another worker must replace it.
 
     Attributes:
         how: How the worker was removed: "killed" or "paused".
@@ -91,14 +91,14 @@ class LeaderTakeover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorPositionResult:
-    """The comparison of the offsets that a mirror committed with the records on its target cluster.
+    """The comparison of MirrorMaker 2's committed offsets with the records on its target cluster.
 
-    A mirror commits, for each source partition, the offset up to which it has copied. The target's
-    logs are read immediately after these offsets. A record is early if the mirror had committed it
-    before consumers could read it, because its transaction was still being completed.
+    MirrorMaker 2 commits, for each source partition, the offset up to which it has copied. A record
+    is early if it was committed as copied before consumers of the target could read it, because its
+    transaction was still being completed.
 
     Attributes:
-        samples: Number of comparisons in which the mirror had committed an offset.
+        samples: Number of comparisons in which at least one offset had been committed.
         false_records: Largest number of records, in one sample, that were committed as copied but
             are missing on the target cluster.
         waiting_max: Largest number of records, in one sample, that were sent but not copied yet.
@@ -187,15 +187,15 @@ class TimelinePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialResult:
-    """The result of one trial.
+    """The result of one trial, in which Kafka was tested under load, usually with injected faults.
+
+    The result of a trial that was not tried or was aborted contains no measurements.
 
     Attributes:
         name: Short name of the trial.
         title: Title for the report.
-        not_tried: Reason why the trial was not tried; "" if it was tried. If set, the result
-            contains no measurements.
-        broken_off: Reason why the trial was aborted; "" if it completed. If set, the result
-            contains no measurements.
+        not_tried: Reason why the trial was not tried; "" if it was tried.
+        broken_off: Reason why the trial was aborted; "" if it completed.
         seconds: Duration of the load.
         counts: Records sent and read back, one item per place.
         disturbances: The injected faults.
@@ -230,13 +230,13 @@ class TrialResult:
 
     @property
     def tried(self) -> bool:
-        """Whether the trial was tried, including a trial that was aborted."""
+        """True if the trial took place, even if it was aborted later."""
         return not self.not_tried
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """The result of one run of several trials.
+    """The result of one run of `hourmark evaluate`: several trials, which test Kafka under load.
 
     Attributes:
         version: Version of the software.

@@ -262,8 +262,8 @@ class Components:
     def environment(self, name: str) -> dict[str, str]:
         """Return the environment variables for a command that runs in place of a daemon.
 
-        `stop`, `stop_all` and `kill` find the command as the daemon, also if the process that
-        started it was killed.
+        With these variables, `stop`, `stop_all` and `kill` also stop the command, even if the
+        process that started it no longer exists.
 
         Args:
             name: Name of the daemon, a key of `COMMANDS`.

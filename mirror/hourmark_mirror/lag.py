@@ -43,11 +43,13 @@ class Lag:
 
     @property
     def overtaken(self) -> int:
-        """Return the number of offsets that the edge's retention deleted before they were copied.
+        """Return the number of edge offsets that retention deleted before the mirror copied them.
+
+        Retention has then overtaken the mirror, and the records are lost on the central cluster.
 
         Returns:
-            The number of lost offsets; 0 if the position is at or after the edge's log start, or if
-            the mirror has no position yet.
+            The number of offsets; 0 if the position is at or after the edge's log start, or if the
+            mirror has no position yet.
         """
         return 0 if self.position is None else max(0, self.edge_start - self.position)
 
@@ -64,7 +66,7 @@ def measure_lag(config: Config) -> list[Lag]:
 
     Raises:
         ConfigError: The configuration has no separate central cluster. Set `kafka.central`.
-        Unavailable: A cluster does not answer. The call can be repeated later.
+        Unavailable: A cluster does not respond. The call can be repeated later.
     """
     sites = MirrorSites(config)
     partitions = sites.partitions()

@@ -20,7 +20,7 @@ class RecordDigest(NamedTuple):
 
     Attributes:
         offset: Offset of the record.
-        timestamp_ms: Record timestamp, Unix milliseconds.
+        timestamp_ms: Record timestamp, in Unix milliseconds.
         key: Record key; None if the record has no key.
         digest: 16-byte BLAKE2b digest of the length-prefixed key and value.
     """
@@ -92,7 +92,7 @@ def read_digests(
         Offset, timestamp, key and content digest of each record.
 
     Raises:
-        Unavailable: The cluster does not answer.
+        Unavailable: The cluster does not respond.
     """
     for runs in reader.read({partition: (start, end)}):
         for record in (record for run in runs for record in run.records):
@@ -117,7 +117,7 @@ def digests_since(
         cluster: Cluster that the reader is connected to.
         reader: Reader from `open_reader`.
         partition: Topic-partition to read.
-        time_ms: Record timestamp at which to start, Unix milliseconds.
+        time_ms: Record timestamp at which to start, in Unix milliseconds.
         end: End offset of the records to read (exclusive).
 
     Yields:
@@ -125,7 +125,7 @@ def digests_since(
         It must not be used after the `with` block.
 
     Raises:
-        Unavailable: The cluster does not answer.
+        Unavailable: The cluster does not respond.
     """
     first = cluster.at_time([partition], time_ms)[partition]
     with contextlib.closing(read_digests(reader, partition, first, end)) as records:

@@ -90,7 +90,7 @@ def read_stored_positions(
         The positions, sorted by topic and partition; empty if none are stored.
 
     Raises:
-        Unavailable: A cluster does not answer.
+        Unavailable: A cluster does not respond.
     """
     records = read_topic(
         sites.central.settings, positions_topic(sites.alias), cluster_name="central"
@@ -131,18 +131,18 @@ def stale_positions(positions: Iterable[StoredPosition]) -> list[StoredPosition]
     return [one for one in rows if one.partition.topic in recreated]
 
 
-def describe_nothing_stale(recreated: Sequence[str]) -> str:
-    """Describe the operator's next step if no position of the mirror is past the edge's log end.
+def describe_no_stale_positions(recreated: Sequence[str]) -> str:
+    """Return a message for the case that no position of the mirror is stale.
 
-    A position is the offset of the next record to copy. A position past the log end would indicate
-    that the topic was recreated and must be copied again.
+    A position is the offset of the next record to copy. It is stale if it is past the edge's log
+    end, because the topic was deleted and recreated.
 
     Args:
-        recreated: Edge topics whose topic id has changed since the last verification; may be empty.
+        recreated: Edge topics that were recreated, but whose positions are not stale.
 
     Returns:
-        Text for users. If there are recreated topics, it names the commands that check for missing
-        records and copy the topic again. Otherwise, it states that there is nothing to do.
+        Text for users. For recreated topics, it names the commands that find missing records and
+        copy a topic again. Otherwise, it states that there is nothing to do.
     """
     if not recreated:
         return (
@@ -172,7 +172,7 @@ def find_recreated_topics(work_dir: Path, sites: MirrorSites) -> list[str]:
 
     Raises:
         UsageError: The state cannot be read.
-        Unavailable: The edge cluster does not answer.
+        Unavailable: The edge cluster does not respond.
     """
     known = VerificationState(work_dir, sites.edge.cluster_id()).ids
     ids = {t.name: t.topic_id for t in sites.topics()}
@@ -191,7 +191,7 @@ def check_no_worker_runs(sites: MirrorSites) -> None:
     Raises:
         UsageError: A worker is running. The message lists the hosts on which to stop `hourmark
             mirror run`.
-        Unavailable: The central cluster does not answer.
+        Unavailable: The central cluster does not respond.
     """
     if hosts := read_workers(sites.central, sites.alias).hosts:
         raise UsageError(
@@ -218,7 +218,7 @@ def reset_positions(
     Raises:
         UsageError: A worker of this mirror is running, or the work folder cannot be used. Stop
             `hourmark mirror run` on each host and repeat the call.
-        Unavailable: A cluster does not answer, a state file cannot be written, or another process
+        Unavailable: A cluster does not respond, a state file cannot be written, or another process
             holds its lock longer than the timeout.
     """
     check_no_worker_runs(sites)
@@ -241,11 +241,11 @@ def reset_positions(
 def lower_coverage(
     state: WatchState, ids: Mapping[str, str], starts: Mapping[Partition, int]
 ) -> WatchState:
-    """Return a copy of the watch state, adjusted for offsets that will be copied again.
+    """Lower the offsets that `mirror watch` considers copied, before positions are reset.
 
-    `PartitionState.covered`, the edge offset up to which all records were copied, is lowered to the
-    offset at which copying resumes. Call this function before resetting positions. Otherwise,
-    `mirror watch` would not detect records that are lost after the reset.
+    After a reset, the mirror copies earlier offsets again. `PartitionState.covered` (the offset up
+    to which all records were copied) is lowered accordingly. Otherwise, `mirror watch` would not
+    detect records that are lost after the reset.
 
     Args:
         state: Current state of `mirror watch`; not modified.
@@ -255,7 +255,7 @@ def lower_coverage(
             offset that is already lower is kept.
 
     Returns:
-        The new watch state.
+        A copy of the state with the lower offsets.
     """
 
     def lowered(topic: str, partitions: Mapping[int, PartitionState]) -> dict[int, PartitionState]:
@@ -286,7 +286,7 @@ def delete_positions(sites: MirrorSites, positions: Iterable[StoredPosition]) ->
     Raises:
         UsageError: A worker of this mirror is running. Stop `hourmark mirror run` on each host
             first.
-        Unavailable: The central cluster does not answer.
+        Unavailable: The central cluster does not respond.
     """
     check_no_worker_runs(sites)
     records = [(one.key.decode(), None) for one in positions]
@@ -364,4 +364,4 @@ def reset_offsets(
             "progress"
         )
     else:
-        click.echo(describe_nothing_stale(recreated))
+        click.echo(describe_no_stale_positions(recreated))

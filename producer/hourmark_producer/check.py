@@ -188,7 +188,8 @@ class CheckResult:
         subject: What was checked, such as a setting, source or service.
         level: `error` if the tailer would not work, `warning` if the finding may be intended,
             `well` if there is no problem.
-        said: Description of the finding and, if there is a problem, of how to fix it.
+        said: The finding and, if there is a problem, how to fix it. This is also the key in the
+            JSON output.
     """
 
     subject: str

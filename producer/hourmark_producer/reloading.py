@@ -59,7 +59,7 @@ class ReloadHandler:
 
     @property
     def is_restart_requested(self) -> bool:
-        """Whether the process must restart after the tailer stops, to use a new configuration."""
+        """Return whether the process must restart with a new configuration after the tailer stops."""
         return self._restart_requested
 
     def restart_if_requested(self, is_over: Callable[[], bool]) -> None:

@@ -24,6 +24,8 @@ _END_IN_ORDER = (
 def obstacles(config: Config, older: OlderVersion) -> Iterator[Obstacle]:
     """Yield the reasons why an older version of the tailer cannot continue with this checkpoint.
 
+    `hourmark rollback check` reports them.
+
     Args:
         config: Configuration of the tailer.
         older: The older version.
@@ -66,7 +68,7 @@ def obstacles(config: Config, older: OlderVersion) -> Iterator[Obstacle]:
                 f"{count} ranges in flight contain {name}, which {older.name} cannot send",
                 _END_IN_ORDER,
             )
-    if not older.finds_the_rest:
+    if not older.reads_unfinished_files:
         yield from _of_files(config, where, read_snapshot(path).files, older)
 
 

@@ -36,7 +36,7 @@ from hourmark_producer.report.summary import RunSummary, summarize_run
 from hourmark_producer.send.acknowledgments import DeadLetterCounts
 from hourmark_producer.send.client import DeliveryServiceClient
 from hourmark_producer.send.file_shipper import FileShipper
-from hourmark_producer.send.reports import CaughtUpClaims, HostReporter
+from hourmark_producer.send.reports import CaughtUpTimes, HostReporter
 from hourmark_producer.send.senders import SenderPool
 from hourmark_producer.watch.inotify import InotifyWatcher
 from hourmark_producer.watch.pace import PartialScans, PendingBytes, ScanPace
@@ -160,7 +160,7 @@ class Tailer:
     partial_scans: PartialScans
     hints: InotifyWatcher
     pending: PendingBytes
-    claims: CaughtUpClaims
+    claims: CaughtUpTimes
     reporter: HostReporter
     reloading: ReloadHandler | None = None
 
@@ -230,7 +230,7 @@ class Tailer:
             self.files,
             self.counters,
             reasons,
-            self.checkpoint.occasions(),
+            self.checkpoint.recent_losses(),
             finished=finished,
             goodbye=goodbye,
         )
@@ -387,7 +387,7 @@ class Tailer:
             CheckpointFailed: The checkpoint cannot be read.
         """
         return dict.fromkeys(self.claims.sources, SourceBalance()) | read_current_balances(
-            self.checkpoint.read_books, self.files
+            self.checkpoint.read_accounting, self.files
         )
 
     def render_metrics(self) -> bytes:

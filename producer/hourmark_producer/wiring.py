@@ -32,7 +32,7 @@ from hourmark_producer.send.file_examiner import FileExaminer
 from hourmark_producer.send.file_shipper import FileShipper
 from hourmark_producer.send.flight import InFlightSlots
 from hourmark_producer.send.range_spooler import RangeSpooler
-from hourmark_producer.send.reports import CaughtUpClaims, HostReporter
+from hourmark_producer.send.reports import CaughtUpTimes, HostReporter
 from hourmark_producer.send.senders import SenderPool
 from hourmark_producer.tailer import RunFailure, Tailer
 from hourmark_producer.watch.descriptors import DescriptorBudget
@@ -96,7 +96,7 @@ def wire_tailer(
     )
     sources = {source.name: source for source in sources_as_files(config)}
     matcher = ContentMatcher(files, checkpoint, clock)
-    rests = RemainderFinder(
+    remainders = RemainderFinder(
         matcher=matcher,
         checkpoint=checkpoint,
         schedule=schedule,
@@ -113,11 +113,11 @@ def wire_tailer(
             checkpoint=checkpoint,
             sources=sources,
             matcher=matcher,
-            rests=rests,
+            remainders=remainders,
             counters=counters,
             clock=clock,
         ),
-        rests=rests,
+        remainders=remainders,
         cutter=RangeCutter(sources=sources, sizes=sizes, clock=clock, final_lines=final_lines),
         spooler=RangeSpooler(
             sources,
@@ -158,7 +158,7 @@ def wire_tailer(
             delivered=DeliveredFiles(checkpoint.read(read_delivered)),
         ),
         matcher=matcher,
-        rests=rests,
+        remainders=remainders,
         generations=generations,
         throttle=conditions,
         clock=clock,
@@ -167,7 +167,7 @@ def wire_tailer(
         descriptors=DescriptorBudget(
             files=files, schedule=schedule, clock=clock, limit=open_files_max
         ),
-        beginnings=StartPositions(list(sources.values()), checkpoint.begun(), clock),
+        start_positions=StartPositions(list(sources.values()), checkpoint.scanned_sources(), clock),
     )
     receivers = ReceiverGroup(
         config=config,
@@ -179,7 +179,7 @@ def wire_tailer(
         clock=clock,
         on_error=failure.record,
     )
-    claims = CaughtUpClaims(source.name for source in config.sources)
+    claims = CaughtUpTimes(source.name for source in config.sources)
     pending = PendingBytes(files, schedule)
 
     def source_reports(service: str) -> tuple[SourceReport, ...]:

@@ -83,7 +83,11 @@ def test_too_few_in_sync_replicas_mean_503_and_no_ack_until_they_are_back(
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 0)], ids=["SIGKILL", "SIGTERM"]
+    ("number", "code"),
+    [
+        pytest.param(signal.SIGKILL, -9, id="SIGKILL"),
+        pytest.param(signal.SIGTERM, 0, id="SIGTERM", marks=pytest.mark.long),
+    ],
 )
 def test_a_service_ended_in_mid_load_makes_the_same_ids_again(
     config: Config, service: Serving, load: list[Poster], number: signal.Signals, code: int

@@ -33,7 +33,7 @@ from hourmark_infra.stack.kafka import PASSWORD, ROLE
 from hourmark_infra.stack.layout import JMX
 from hourmark_infra.stack.process import find_by_mark_prefix
 
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(600), pytest.mark.usefixtures("mirror_runs")]
 
 WISH = EvaluationOptions(seconds=5.0, rate=2000)
 

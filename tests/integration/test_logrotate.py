@@ -171,7 +171,9 @@ def rotated(
 
 
 # three of them: the long tier has all, with more kills
-@pytest.mark.parametrize("name", ["create", "compress", "copytruncate"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("create", marks=pytest.mark.long), "compress", "copytruncate"]
+)
 def test_under_logrotate_and_kills_each_line_is_one_event(
     name: str, logrotate: Program, tmp_path: Path, seed: int
 ) -> None:

@@ -50,7 +50,7 @@ from hourmark_etl.operators.tracing.tracer import EventTracer, SendWindow
 from hourmark_infra.stack import LocalStack
 from hourmark_mirror.verify.verification import VerificationResult
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.usefixtures("mirror_runs")]
 
 TYPES = (
     "copied",

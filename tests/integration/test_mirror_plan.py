@@ -21,7 +21,7 @@ from hourmark.kafka.topic_setup import add_partitions, alter_topic
 from hourmark_infra.stack import LocalStack
 from hourmark_mirror.cli import mirror
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.usefixtures("mirror_runs")]
 
 CHANGED, GONE, AS_IT_IS = "changed", "gone", "as-it-is"
 BY_ITSELF_S = 30.0  # MirrorMaker 2 looks each five seconds

@@ -22,7 +22,7 @@ from hourmark.kafka.mirror import read_workers
 from hourmark_infra.stack import LocalStack
 from hourmark_mirror.cli import mirror
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.usefixtures("mirror_runs")]
 
 ANEW = "reset"
 

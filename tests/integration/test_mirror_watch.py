@@ -39,7 +39,7 @@ from hourmark_mirror.watch.observer import MirrorObserver
 from hourmark_mirror.watch.watch_state_store import WatchStateStore
 from hourmark_mirror.watch.watcher import OBSERVE_INTERVAL_S, MirrorWatcher
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.usefixtures("mirror_runs")]
 
 TYPES = (
     "cutoff",

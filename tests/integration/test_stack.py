@@ -20,7 +20,7 @@ from hourmark_infra.stack import LocalStack
 from hourmark_infra.stack.process import Process, find_by_mark_prefix, is_alive
 from hourmark_infra.stack.state import load_state, save_state
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.usefixtures("mirror_runs")]
 
 
 def _hourmark(stack: LocalStack, *arguments: str) -> subprocess.CompletedProcess[str]:

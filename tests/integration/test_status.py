@@ -23,7 +23,7 @@ from hourmark.commands.status import read_report
 from hourmark.config.loading import Config
 from hourmark_infra.stack import LocalStack
 
-pytestmark = [pytest.mark.stack, pytest.mark.long]
+pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.usefixtures("mirror_runs")]
 TYPES = ("watched",)
 NAMED_S = 30.0
 BACK_S = 120.0  # until it is no longer named: servers start again

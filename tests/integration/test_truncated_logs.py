@@ -158,7 +158,13 @@ def lose_the_end(broker: PlainBroker, topic: str) -> None:
     log.cut(len(log.read()) // STAGED * KEPT)
 
 
-@pytest.fixture(params=[20, STAGED - KEPT, 2], ids=["beyond", "to the very offset", "not as far"])
+@pytest.fixture(
+    params=[
+        pytest.param(20, id="beyond", marks=pytest.mark.long),
+        pytest.param(STAGED - KEPT, id="to the very offset"),
+        pytest.param(2, id="not as far", marks=pytest.mark.long),
+    ]
+)
 def grown(request: pytest.FixtureRequest) -> int:
     """By how many records the log grows after it lost its end."""
     return int(request.param)

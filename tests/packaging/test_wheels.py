@@ -52,8 +52,14 @@ PLACES: dict[str, tuple[set[str], set[str]]] = {
     "hourmark-evaluate": ({"evaluate", "size"}, {"numpy", "pyspark"}),
 }
 FULL = "hourmark-etl[spark]"
+# Those in the suite: the small ones that log hosts and readers install, and the largest of ours.
+SUITE = {"hourmark-producer", "hourmark-delivery-service", "hourmark-etl[arrow]"}
 every_place = pytest.mark.parametrize(
-    "asked", [*PLACES, pytest.param(FULL, marks=pytest.mark.long)]
+    "asked",
+    [
+        pytest.param(place, marks=() if place in SUITE else pytest.mark.long)
+        for place in (*PLACES, FULL)
+    ],
 )
 
 

@@ -87,15 +87,15 @@ class Datum:
 
 
 def decode_any_version(forms: Sequence[Datum], datum: bytes) -> dict[str, Any]:
-    """Decode a record that was written with any of several versions of a schema.
+    """Decode a record whose schema version is unknown, by trying each version in turn.
 
-    Versions are tried from newest to oldest. Trailing bytes are ignored only for the newest
-    version, because an even newer version may have appended fields.
+    If bytes remain after the fields of the newest version, they are ignored, because later software
+    may have appended fields. An older version matches only if no bytes remain.
 
     Args:
-        forms: A decoder for each version, newest first. Each version extends the next one in the
-            list with additional fields.
-        datum: The encoded record.
+        forms: One decoder for each version of the schema, newest first. Each version adds fields at
+            the end of the version before it.
+        datum: The Avro binary encoding of the record, without framing.
 
     Returns:
         Values by field name. Fields that the matching version does not have are omitted.

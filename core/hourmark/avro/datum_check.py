@@ -119,7 +119,9 @@ REASONS: Final[Mapping[DatumVerdict, str]] = {
 
 
 def compile_schema(schema: Any) -> bytes:
-    """Compile an Avro schema into a program that `check_datums` uses to validate datums.
+    """Compile an Avro schema into a validation program, the input of `check_datums`.
+
+    Compiling a schema once makes it fast to validate many datums.
 
     Args:
         schema: The writer schema as parsed JSON.
@@ -142,7 +144,7 @@ def compile_schema(schema: Any) -> bytes:
 
 @functools.lru_cache(maxsize=4096)
 def event_program(schema_json: str) -> bytes:
-    """Compile the schema of an event type for `check_datums`.
+    """Compile the schema of an event type into a validation program (`compile_schema`).
 
     The 4,096 most recently used results are cached.
 
@@ -150,8 +152,8 @@ def event_program(schema_json: str) -> bytes:
         schema_json: The Avro schema as JSON text.
 
     Returns:
-        The output of `compile_schema`. Empty if the schema is invalid or its first field is not an
-        event id.
+        The program, as an input of `check_datums`. Empty if the schema is invalid or its first
+        field is not an event id.
     """
     try:
         schema = json.loads(schema_json)
@@ -186,22 +188,21 @@ def check_datums(
     *,
     module: ModuleType | None = native.MODULE,
 ) -> bytes:
-    """Validate the Avro datums in an Arrow binary column of Kafka values.
+    """Validate many Kafka values at once, without decoding them into Python objects.
 
-    A value is valid if its datum matches its schema completely and begins with the event id of its
-    Kafka key.
+    A value is valid if its Avro datum matches the schema and begins with the event id of the Kafka
+    key. The values are passed as the buffers of an Arrow binary column.
 
     Args:
-        programs: Maps each schema id to the output of `compile_schema`. The schema must satisfy
-            `holds_event_id`. An empty program is treated as missing.
+        programs: Maps each schema id to its compiled schema (`compile_schema`), which must begin
+            with an event id (`holds_event_id`). An empty program is treated as missing.
         schemas: Schema id of each value: 4 bytes each, native byte order.
         keys: Kafka keys of all values, concatenated. The first 16 bytes of a key are the event id.
         key_bytes: Size of each key in bytes.
-        offsets: Arrow offsets of the column, native byte order: the start of each value, then the
-            end of the last value.
+        offsets: Arrow offsets: the start of each value, then the end of the last value.
         offset_bytes: Size of each offset in bytes: 4 or 8.
         skip: Number of bytes of framing before the datum in each value.
-        content: Arrow data of the column: all values, concatenated.
+        content: Arrow data: all values, concatenated.
         module: The compiled module. None runs the equivalent Python code, which is slower.
 
     Returns:
@@ -245,7 +246,9 @@ def check_datums(
 
 
 def check_value(program: Sequence[int], event_id: bytes, value: bytes, skip: int) -> DatumVerdict:
-    """Validate the Avro datum in one Kafka value, in Python.
+    """Validate the Avro datum in one Kafka value against a compiled schema.
+
+    This is the Python equivalent of `check_datums` for a single value.
 
     Args:
         program: The output of `compile_schema`, as a sequence of 32-bit words.

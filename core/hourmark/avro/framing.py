@@ -116,11 +116,11 @@ def fingerprint(schema: Schema) -> str:
 
 
 def plain_spelling(schema: Any, namespace: str = "") -> Any:
-    """Normalize a schema to the form that Avro's Java library writes.
+    """Return an equivalent schema in the compact form that Avro's Java library writes.
 
-    Schema registries such as Confluent's return schemas in this form. `{"type": "string"}` becomes
-    `"string"`, names become relative to the enclosing namespace, and the default values of `order`
-    and `aliases` are removed.
+    Schema registries such as Confluent's return schemas in this form. Convert schemas before you
+    compare them. `{"type": "string"}` becomes `"string"`, names become relative to the enclosing
+    namespace, and the default values of `order` and `aliases` are removed.
 
     Args:
         schema: A schema as parsed JSON. It is not modified.

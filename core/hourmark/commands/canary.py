@@ -42,9 +42,9 @@ PATIENCE_S: Final = 120.0  # for one step: two intervals; for a bucket, in addit
 
 
 class CanaryStep(StrEnum):
-    """The pipeline steps that a canary event passes, in order.
+    """A step of the pipeline that is monitored with canary events, in pipeline order.
 
-    A canary event is a test event that is sent once a minute.
+    A canary event is a test event that is sent through the whole pipeline once a minute.
 
     Attributes:
         ACKNOWLEDGED: Kafka at the edge site has stored the event.
@@ -66,20 +66,22 @@ def late_alarms(
     site: str,
     since_ms: int,
 ) -> list[Alarm]:
-    """Return an alarm for the first pipeline step that canary events have not passed in time.
+    """Check that canary events arrive at each step of the pipeline, and return an alarm if not.
 
-    A canary event is a test event that is sent once a minute. The limit for a step is 120 seconds.
-    For `CLOSED`, it is 120 seconds plus the length of a bucket.
+    A canary event is a test event that is sent through the pipeline once a minute. A step is late
+    if it received no canary event for 120 seconds. For the last step, `CLOSED`, the limit is 120
+    seconds plus the length of a bucket. The alarm names the first step that is late.
 
     Args:
-        passed: Maps each step, in order, to the time of the last canary event that passed it, in
-            Unix milliseconds. For `CLOSED`, it is the end of the last closed bucket. None if no
-            event has passed the step. Omit steps that do not exist, such as `MIRRORED` without a
-            mirror.
+        passed: Maps each step, in pipeline order, to the time of the last canary event that reached
+            it, in Unix milliseconds. For `CLOSED`, the time is the end of the last closed bucket.
+            None if no event has reached the step. Omit steps that do not exist, such as `MIRRORED`
+            without a mirror.
         now_ms: Current time in Unix milliseconds.
         bucket_seconds: Length of a bucket.
-        site: Name of the site.
-        since_ms: Start of the time limit for steps that no event has passed, in Unix milliseconds.
+        site: Name of the site, for the alarm.
+        since_ms: Start of monitoring, in Unix milliseconds. The limit for steps that no event has
+            reached is counted from this time.
 
     Returns:
         A list with one alarm. Empty if no step is late.

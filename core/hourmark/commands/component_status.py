@@ -36,10 +36,10 @@ NOT_RESOLVED: Final = "does not resolve"
 
 COMPONENTS: Final[Mapping[str, str]] = {
     # component: module:function
-    "service": "hourmark_delivery_service.component_status:service",
+    "service": "hourmark_delivery_service.component_status:service_status",
     "mirror": "hourmark_mirror.component_status:mirror_status",
     "etl": "hourmark_etl.telemetry.component_status:driver_status",
-    "tailers": "hourmark_delivery_service.component_status:tailers",
+    "tailers": "hourmark_delivery_service.component_status:tailers_status",
 }
 _THIS_HOST: Final = "this host"
 ASPECTS: Final[Mapping[str, str]] = {
@@ -50,7 +50,7 @@ ASPECTS: Final[Mapping[str, str]] = {
 
 
 class ComponentState(StrEnum):
-    """Whether a component of Hourmark is running, as far as this machine can determine.
+    """The run state of a component of Hourmark, as far as this machine can determine.
 
     Attributes:
         RUNNING: The component is running.
@@ -90,15 +90,16 @@ StatusFunction = Callable[[Config, int], ComponentStatus]
 
 
 def list_problems(statuses: Mapping[str, ComponentStatus]) -> list[Problem]:
-    """Return the problems of several components and aspects, the most precise ones first.
+    """Collect the problems of all components and other checks into one list.
 
     Args:
-        statuses: Status by name of the component or aspect.
+        statuses: Maps the name of each component or check to its status.
 
     Returns:
-        All problems, for `order_problems`. What this host knows of its own tailer is more precise
-        than that the tailer's reports do not arrive.
+        The problems, those found on this host first. `order_problems` then sorts them and, among
+        problems of the same object, keeps the first one.
     """
+    # What this host knows of its own tailer is more precise than that no reports arrive.
     names = sorted(statuses, key=lambda name: name != _THIS_HOST)
     return [problem for name in names for problem in statuses[name].problems]
 

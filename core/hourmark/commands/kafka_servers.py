@@ -43,8 +43,8 @@ def broker_metadata(settings: KafkaCluster, seconds: float = BROKER_SECONDS) -> 
         The metadata as confluent_kafka's `ClusterMetadata`.
 
     Raises:
-        Unavailable: No broker answers in time. The message includes what the client reports of the
-            connection, such as a certificate that is not accepted.
+        Unavailable: No broker answers in time. The message includes the cause if the client reports
+            one, such as a rejected certificate.
     """
     reported: list[KafkaError] = []
     own = {"log_level": 0, "error_cb": reported.append}
@@ -86,16 +86,17 @@ def kafka_servers(config: Config) -> list[ServerStatus]:
 
 
 def ask_brokers(name: str, settings: KafkaCluster) -> dict[str, ClusterMetadata | str]:
-    """Ask each broker of a cluster for its metadata.
+    """Request the cluster metadata from each broker separately, to find the ones that are down.
 
-    The bootstrap addresses are asked first, then the other brokers that the first answer names.
+    The bootstrap addresses are queried first, then all other brokers that the metadata lists.
 
     Args:
         name: Name of the cluster for error messages, such as "edge".
         settings: Settings of the cluster.
 
     Returns:
-        By address, the answer of the broker, or a readable reason why there is none.
+        A dict that maps the address of each broker to the metadata it returned, or to an error
+        message if it did not answer.
     """
     configured = [address.strip() for address in settings.bootstrap.split(",")]
     answers = _ask_each(name, settings, configured)
@@ -106,10 +107,13 @@ def ask_brokers(name: str, settings: KafkaCluster) -> dict[str, ClusterMetadata 
 
 
 def first_metadata(answers: Mapping[str, ClusterMetadata | str]) -> ClusterMetadata | None:
-    """Return the first answer of a broker; None if no broker has answered.
+    """Return the cluster metadata from the first broker that answered.
 
     Args:
-        answers: Result of `ask_brokers`.
+        answers: The output of `ask_brokers`: metadata or an error message for each broker.
+
+    Returns:
+        The metadata. None if no broker has answered.
     """
     return next((a for a in answers.values() if isinstance(a, ClusterMetadata)), None)
 
@@ -138,11 +142,12 @@ def _ask_each(
 
 
 def silent_broker_step(address: str, why: str) -> str:
-    """Return the operator's next step if a broker does not answer.
+    """Return advice for the operator on what to do about a broker that does not answer.
 
     Args:
         address: Address of the broker, as `host:port`.
-        why: The reason, from `ask_brokers`.
+        why: The error message from `ask_brokers`. The advice depends on whether it reports a
+            name resolution error, a TLS error or another error.
     """
     host = address.rpartition(":")[0]
     if NOT_RESOLVED in why:

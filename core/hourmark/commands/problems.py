@@ -29,7 +29,7 @@ class CauseClass(IntEnum):
         SERVER: A server that Hourmark uses, such as a Kafka broker.
         COMPONENT: A component of Hourmark, such as the ETL.
         HOST: The tailer (log shipper) or the delivery service of one host.
-        TYPES: Event types, for example because their buckets are not closed in time.
+        TYPES: Event types, such as those whose buckets are not closed in time.
     """
 
     CLOCK = 1
@@ -125,13 +125,13 @@ def order_problems(problems: Iterable[Problem]) -> list[Problem]:
     """Sort problems so that causes come before their consequences, and remove duplicates.
 
     Args:
-        problems: Problems from all checks. Among problems with the same key, the most precise one
-            must come first.
+        problems: Problems from all checks. If several problems have the same key, only the first
+            one is kept.
 
     Returns:
-        The first problem of each key, sorted by `cause`, then by `since_ms`. Problems with an
-        unknown start come last within their class. If a group has more than three problems, they
-        are merged into one.
+        The problems, sorted by `cause`, then by `since_ms`. Problems with an unknown start come
+        last among those with the same cause. If a group has more than three problems, they are
+        merged into one.
     """
     by_key: dict[str, Problem] = {}
     for problem in problems:

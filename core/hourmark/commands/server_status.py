@@ -54,8 +54,8 @@ class ServerStatus:
         do: What the operator should do next; empty if the server is healthy.
         since_ms: Time at which the server became unhealthy, in Unix milliseconds; None if it is
             healthy or the time is unknown.
-        is_stopped: Whether the entry represents all servers, which an operator has stopped. What
-            components report is then a consequence.
+        is_stopped: Whether an operator has stopped all servers. The entry then represents all of
+            them.
     """
 
     name: str
@@ -116,15 +116,17 @@ def local_server_statuses(config: Config | None) -> list[ServerStatus] | None:
 
 
 def stopped_local_stack(config: Config) -> ServerStatus | None:
-    """Return one entry for all servers of the local stack if `hourmark down` has stopped them.
+    """Return the status of the local stack if `hourmark down` has stopped it.
+
+    The local stack consists of the servers that `hourmark up` started on this machine.
 
     Args:
         config: The configuration.
 
     Returns:
-        The entry, with the time and the next step. None if the stack was not stopped, there is no
-        local stack, the configuration refers to other servers, or the package that starts the
-        stack is not installed.
+        One status for all servers of the stack, with the time and the next step. None if the stack
+        was not stopped, there is no local stack, the configuration refers to other servers, or the
+        package that starts the stack is not installed.
 
     Raises:
         HourmarkError: The state file of the stack cannot be read.

@@ -38,8 +38,8 @@ class StatusReport:
         aspects: Maps the names of other checks to their results: `types` (whether the buckets of
             event types are closed in time) and `this host` (the log shipper on this machine).
         problems: The problems of all servers, components and aspects, without duplicates. Causes
-            come before consequences. If an operator has stopped all servers, this is the only
-            problem. Computed from the other attributes.
+            come before consequences. Problems of components and aspects are omitted if an operator
+            has stopped all servers. Computed from the other attributes.
     """
 
     now_ms: int
@@ -67,12 +67,16 @@ class StatusReport:
 
     @property
     def stopped(self) -> ServerStatus | None:
-        """Return the entry of the servers if an operator has stopped all of them; None if not."""
+        """Return the entry that represents all servers if an operator has stopped them.
+
+        Returns:
+            The entry of `servers`. None if the servers were not stopped.
+        """
         return next((server for server in self.servers if server.is_stopped), None)
 
     @property
     def unknown(self) -> list[str]:
-        """Return the names of the components and aspects whose state is unknown.
+        """Return the names of the components and other checks (aspects) with an unknown state.
 
         A state is unknown if it cannot be determined from this machine, for example because a
         client library is not installed. Returns an empty list if all states are known.

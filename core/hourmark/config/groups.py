@@ -31,9 +31,9 @@ LOOPBACK_HOSTS: Final = ("127.0.0.1", "::1", "localhost")
 class FrozenModel(BaseModel):
     """Base class of immutable pydantic models that reject unknown fields.
 
-    A string literal below a field is its description. Secrets are hidden in `repr`. When an
-    instance is unpickled in another process, such as a Spark executor, its secrets are registered
-    for redaction there.
+    The string literal below each field of a subclass documents the field. Secrets are hidden in
+    `repr`. When an instance is unpickled in another process, such as a Spark executor, its secrets
+    are registered for redaction there.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -109,10 +109,13 @@ class KafkaSettings(FrozenModel):
 
     @property
     def sites(self) -> tuple[KafkaSettings, ...]:
-        """Return one settings object for each site, beginning with the site of the cluster `edge`.
+        """Return the settings of each site as a separate object.
 
         A site is an edge cluster with its own MirrorMaker 2 alias. In each object, `edge` and
         `edge_alias` describe one site, and `further_edges` is empty.
+
+        Returns:
+            The site of the setting `edge`, then the sites of `further_edges`.
         """
         return tuple(
             self.model_copy(update={"edge": edge, "edge_alias": alias, "further_edges": {}})
@@ -139,7 +142,7 @@ class KafkaSettings(FrozenModel):
 
 
 class RegistrySettings(FrozenModel):
-    """Settings of the schema registry, which must have Confluent's API.
+    """Settings of the schema registry, which must support Confluent's REST API.
 
     `hourmark types apply` registers Avro schemas there, and delivery services look them up. The
     settings are the URL, the trusted CA certificates and the client certificate.
@@ -160,8 +163,8 @@ class RegistrySettings(FrozenModel):
 class BucketSettings(FrozenModel):
     """The length of the buckets, which is the same for all event types.
 
-    A bucket is the folder with the events of one type and one time span, usually an hour. Other
-    settings that parsing depends on are in `types/sources.toml`, in the table `[limits]`.
+    A bucket is the folder with the events of one type and one time span, usually an hour. The
+    limits on event times are not set here, but in `types/sources.toml`, in the table `[limits]`.
     """
 
     bucket_seconds: int = 3600
@@ -198,19 +201,19 @@ class EventTimeLimits(FrozenModel):
 
 
 class ParsingSettings(EventTimeLimits, BucketSettings):
-    """The settings that are part of every rules revision, because parsing depends on them.
+    """The bucket length and the limits on event times, which affect how lines are parsed.
 
-    They are the bucket length and the limits on event times. A rules revision is one published
-    version of everything that parsing depends on.
+    `hourmark types apply` publishes them together with the declared event types and log sources.
+    Each published version is called a rules revision.
     """
 
 
 class ServiceTls(FrozenModel):
     """TLS settings of the Event Delivery Service, which requires TLS 1.2 or newer.
 
-    TLS is enabled if `certificate` is set. The other settings are its private key, the CAs of
-    client certificates, and whether clients need a certificate. Changed files are reloaded
-    automatically, and immediately on SIGHUP.
+    TLS is enabled if `certificate` is set. Other settings specify the private key, the CAs that
+    client certificates are verified with, and whether clients must have a certificate. Changed
+    files are reloaded automatically, and immediately on SIGHUP.
     """
 
     certificate: Path | None = None
@@ -326,8 +329,8 @@ class ServiceSettings(FrozenModel):
 class TailedSource(FrozenModel):
     """Settings of one source of the File Tailer: a set of files or a receiver.
 
-    `name` must be a source that `hourmark types apply` has published; it determines how lines are
-    parsed.
+    `name` must be a source that `hourmark types apply` has published. The published declaration of
+    this source determines how lines are parsed.
     """
 
     name: Name
@@ -372,15 +375,15 @@ class TailedSource(FrozenModel):
 
 
 def find_tailed_source(sources: Iterable[Mapping[str, Any]], file: Path) -> str | None:
-    """Find the tailer source that reads a file.
+    """Find the configured source of the File Tailer that reads a file.
 
     Args:
         sources: Tables of `[[tailer.sources]]`, as read from TOML.
-        file: Path of the file. A link to a file that a source reads counts as this file.
+        file: Path of the file, or of a symbolic link to it.
 
     Returns:
-        Name of the first source with a pattern in `paths` that matches, and none in `exclude`; None
-        if there is none.
+        Name of the first source whose `paths` match the file and whose `exclude` does not. None if
+        no source reads the file.
     """
     path = normalize_log_path(file)
     return next(
@@ -409,11 +412,11 @@ def _matches(pattern: str, file: Path, exclude: Sequence[str]) -> bool:
 
 
 def find_log_files(paths: Iterable[str], exclude: Sequence[str]) -> Iterator[str]:
-    """Find the files that a tailer's source reads.
+    """Find the existing files that a source of the File Tailer reads.
 
     Args:
         paths: Absolute glob patterns.
-        exclude: Glob patterns of files to omit, absolute or of file names.
+        exclude: Glob patterns of files to omit. Patterns without a slash match file names.
 
     Yields:
         Existing paths, pattern by pattern.
@@ -425,19 +428,21 @@ def find_log_files(paths: Iterable[str], exclude: Sequence[str]) -> Iterator[str
 
 
 def escape_log_path(file: Path) -> str:
-    """Return the glob pattern that matches only one path, for `paths` of a tailer's source.
+    """Return a glob pattern that matches only the given path.
+
+    Use it to write a path into the setting `paths` of a source, whose values are patterns.
 
     Args:
-        file: Absolute path of a log file, whose name may contain characters such as `[`.
+        file: Absolute path of a log file, which may contain special characters such as `[`.
     """
     return glob.escape(str(file)).replace("{", "[{]")  # braces are refused in patterns
 
 
 def normalize_log_path(file: Path) -> Path:
-    """Return the path of a log file in the form in which configurations name it.
+    """Return the path of a log file in the form that the configuration requires.
 
-    A file that is named in two ways would be followed by two sources, and `hourmark trace` would
-    not find its lines.
+    All parts of the configuration must use the same path for a file. Otherwise, two sources could
+    read the same file.
 
     Args:
         file: Path of the file, which may be relative and contain `..`.

@@ -73,10 +73,10 @@ _OPTIONS: Final = re.compile(r"(://[^?]*\?).*", re.DOTALL)
 
 
 class ReferencedText(str):
-    """A setting's value after its references were resolved.
+    """The value of a setting that was read, in whole or in part, from a file or the environment.
 
-    A reference such as `${file:/path}` or `${env:NAME}` is replaced with the content of a file or
-    an environment variable. The whole value is treated as a secret.
+    The configuration contains a reference instead, such as `${file:/path}` or `${env:NAME}`. The
+    whole value is treated as a secret.
     """
 
     __slots__ = ()
@@ -324,11 +324,11 @@ class RedactingFormatter(logging.Formatter):
 
 
 def install_redaction() -> None:
-    """Redact secrets in tracebacks of uncaught exceptions, and in logging without a handler.
+    """Redact secrets in the tracebacks of uncaught exceptions. Call once at process startup.
 
-    The function replaces `sys.excepthook` and `threading.excepthook`, and sets the formatter of
-    `logging.lastResort`. Log handlers need their own `RedactingFormatter`. Call the function once
-    at process startup.
+    The function replaces `sys.excepthook` and `threading.excepthook`. It also redacts the messages
+    that Python logs if no log handler is configured (`logging.lastResort`). Configured log handlers
+    need their own `RedactingFormatter`.
     """
     sys.excepthook = print_traceback
     threading.excepthook = _print_thread_traceback

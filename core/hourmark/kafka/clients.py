@@ -221,10 +221,10 @@ def consumer_settings(cluster: KafkaCluster, **overrides: Any) -> dict[str, Any]
 
 
 def supports_native_client(module: ModuleType) -> bool:
-    """Return whether the compiled module can use the librdkafka that confluent_kafka has loaded.
+    """Return whether the compiled Kafka client can be used instead of the Python client.
 
-    The library must export all functions that the module calls. If the result is False, use the
-    Python client.
+    The compiled client calls the copy of librdkafka that confluent_kafka has loaded. The result is
+    False if this copy does not export all functions that the client needs.
 
     Args:
         module: The compiled module of `hourmark_native`.
@@ -649,9 +649,9 @@ class Cluster:
 def topic_settings(
     retention_hours: int, max_message_bytes: int, min_insync_replicas: int
 ) -> Mapping[str, str]:
-    """Return the Kafka settings of event and control topics, which are the same on both clusters.
+    """Return the Kafka topic settings that Hourmark requires for its topics.
 
-    Control topics contain Hourmark's internal records, such as audit records.
+    They apply to event topics and to topics with internal records, such as audit records.
 
     Args:
         retention_hours: Retention of records, in hours.

@@ -220,11 +220,10 @@ def partitions_behind(
 ) -> list[PartitionBehind]:
     """Return the topic-partitions where the mirror has not yet reached a required offset.
 
-    A partition is complete if the mirror's position is at or past the required offset, or if all
-    records below this offset have been deleted from the edge. An empty result proves that all
-    records were copied only if `find_gaps` and `recreated_topics` also return nothing. Edge
-    producers must not use transactions, because the mirror never reaches an offset that follows a
-    commit marker.
+    A partition whose records below the offset have all been deleted counts as complete. Use
+    `find_gaps` and `recreated_topics` to check whether the mirror missed any deleted records.
+    Producers on the edge cluster must not use transactions, because the mirror never reaches an
+    offset that follows a commit marker.
 
     Args:
         cut: Maps each partition to the edge offset that the mirror must reach.
@@ -296,9 +295,9 @@ def find_gaps(
 def recreated_topics(previous_ids: Mapping[str, str], ids: Mapping[str, str]) -> list[str]:
     """Return the topics that were deleted, or deleted and recreated, since the previous check.
 
-    Offsets of a recreated topic begin at 0, while the mirror's positions still refer to the old
-    topic. The results of `partitions_behind` and `find_gaps` are meaningless for such a topic until
-    an operator resets the positions.
+    The offsets of a recreated topic begin at 0, but the mirror's positions still refer to the old
+    topic. Until an operator resets the positions, the results of `partitions_behind` and
+    `find_gaps` are meaningless for the topic.
 
     Args:
         previous_ids: Maps each topic name to its topic id at the previous check.

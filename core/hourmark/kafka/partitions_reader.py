@@ -122,7 +122,8 @@ class RecordRun(Generic[RecordsT]):
             without committed records.
         next_offset: Next offset to read from the partition.
         epoch: Leader epoch of all records; None if unknown.
-        epoch_next: Offset after the last record; None if there are no records.
+        epoch_next: Offset after the last record, where the validity of `epoch` ends; None if there
+            are no records.
     """
 
     partition: Partition
@@ -201,7 +202,7 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
         starts: Mapping[Partition, StartOffset] | None = None,
         on_error: Callable[[PartitionError], None] | None = None,
     ) -> Generator[list[RecordRun[RecordsT]], None, None]:
-        """Yield all committed records in the given offset ranges as they arrive.
+        """Read offset ranges, and yield their committed records as they arrive.
 
         Records of one partition are returned in offset order. Records of different partitions are
         interleaved.
@@ -209,12 +210,12 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
         Args:
             spans: Maps each partition to the offset range to read: start (inclusive) and end
                 (exclusive).
-            starts: Maps partitions that were read before to the offset after the last record that
-                was read, and the leader epoch of that record. Reading starts there to detect
-                truncation: a committed record between this offset and the start of the range means
-                that the log was truncated. Partitions with an empty range are checked too.
-            on_error: Called with the error of a partition that cannot be read. The other partitions
-                are still read to their ends. If None, the error is raised.
+            starts: Maps partitions that were read before to the position of the previous read, to
+                detect whether the log has been truncated since then. The position may be below the
+                start of the range, but a committed record in between counts as a truncation.
+                Partitions with an empty range are checked too.
+            on_error: Called with the error of a partition that cannot be read; the other partitions
+                are still read. If None, the error is raised.
 
         Yields:
             Non-empty lists of runs (consecutive records of one partition).
@@ -298,29 +299,29 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
     def _poll(
         self, count: int, wait_s: float
     ) -> tuple[list[tuple[Partition, int | None, RecordsT]], list[PartitionEvent]]:
-        """Fetch records and events in arrival order.
+        """Fetch the next records and events from the Kafka client.
 
         Args:
             count: Maximum number of records and events.
             wait_s: Maximum time to wait for them, in seconds.
 
         Returns:
-            A list of non-empty record batches, each with its partition and leader epoch, and a list
-            of events. Adjacent records with the same partition and epoch and ascending offsets form
-            one batch. Both lists are empty if nothing arrived in time.
+            A list of record batches and a list of events, each in arrival order. A batch is a tuple
+            of partition, leader epoch (None if unknown) and one or more records with ascending
+            offsets. Both lists are empty if nothing arrived in time.
         """
 
     @abc.abstractmethod
     def _records_below(self, records: RecordsT, end: int) -> tuple[RecordsT, int, int]:
-        """Select the records below an offset.
+        """Return the records below an offset.
 
         Args:
             records: At least one record, in offset order.
             end: End offset (exclusive).
 
         Returns:
-            The selected records, which may be empty, and the first and last offset of all
-            `records`.
+            A tuple of the records below `end`, which may be empty, the offset of the first record
+            in `records`, and the offset of the last one.
         """
 
     @abc.abstractmethod
@@ -343,10 +344,10 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
         """
 
     def _next_runs(self, count: int) -> Iterator[RecordRun[RecordsT]]:
-        """Fetch once, and yield the records of partitions that are being read.
+        """Perform one fetch for the running `read`, and yield the records that belong to it.
 
-        If a partition has an error, only records before the offset of the error are yielded,
-        because a client may skip an unreadable batch and continue after it.
+        Records of a partition at or after the offset of an error are discarded, because a client
+        may skip an unreadable batch and continue after it.
 
         Args:
             count: Maximum number of records and events to fetch.

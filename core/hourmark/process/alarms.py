@@ -131,7 +131,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class AlarmLog:
-    """Logs each alarm once when it is raised and once when it is resolved.
+    """The set of active alarms, which logs each alarm when it is raised and when it is resolved.
 
     Attributes:
         alarms: The alarms that are currently active.

@@ -37,7 +37,8 @@ def open_without_waiting(
 ) -> int:
     """Open a file for reading, without waiting for a writer if it is a FIFO.
 
-    A terminal does not become the controlling terminal. Can be passed to `open` as `opener`.
+    The function adds `O_NONBLOCK` and `O_NOCTTY` to the flags. It can be passed to the built-in
+    `open` as `opener`.
 
     Args:
         path: Path of the file.
@@ -84,10 +85,10 @@ def _birth_ns(descriptor: int) -> int:
 
 
 def may_be_copied_up(descriptor: int) -> bool:
-    """Return whether an open file is on overlayfs, where its birth time may change.
+    """Return whether an open file is on overlayfs, where its birth time can change once.
 
-    Containers usually use overlayfs. The first write to a file of a lower layer copies the file to
-    the upper layer. The copy has the same inode number, but a new birth time.
+    Containers usually use overlayfs. On the first write to a file of the image, overlayfs copies
+    the file up to the writable layer. The copy has the same inode number, but a new birth time.
 
     Args:
         descriptor: File descriptor. It need not be open for reading.

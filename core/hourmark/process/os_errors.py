@@ -15,10 +15,10 @@ _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 @contextmanager
 def file_errors_reported() -> Iterator[None]:
-    """Convert file system errors of a `with` block, or of a decorated function, into messages.
+    """Convert an `OSError` raised in a `with` block into `Unavailable` with a message for users.
 
-    Errors that name no file and have another cause than a full disk or a deleted current folder are
-    not converted, because they are probably defects.
+    Also usable as a decorator. An `OSError` that names no file is usually a defect of the program,
+    so it is not converted unless the disk is full or the current folder was deleted.
 
     Raises:
         Unavailable: A file or folder cannot be used, the disk is full, or the current folder was

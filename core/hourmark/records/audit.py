@@ -36,10 +36,11 @@ _DATUM_BEFORE_BLANKS: Final = Datum(SCHEMA_BEFORE_BLANKS)
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Promise:
-    """An entry of an audit record: the event count of one byte range for one type and hour.
+    """The number of events of one type and hour that a byte range contains, with checksums.
 
-    A delivery service writes the audit record of a byte range to Kafka before it acknowledges the
-    range. To detect losses, the ETL compares audit records with the events that it has read.
+    Promises are the entries of audit records. A delivery service writes an audit record to Kafka
+    before it acknowledges a byte range, and so promises that these events will reach their bucket.
+    To detect losses, the ETL compares the promises with the events that it has read.
 
     Attributes:
         event_type: Name of the event type.
@@ -47,8 +48,7 @@ class Promise:
         count: Number of distinct event ids.
         sum: Sum of the last 8 bytes of each distinct id as an integer, modulo 2^64.
         checksum: Sum of the value hashes (`value_hash`) of all distinct pairs of event id and hash,
-            modulo 2^64. None in records of services before 0.4.0, and in records of parsers that do
-            not count blank lines.
+            modulo 2^64. None if the audit record contains no checksums, as before version 0.4.0.
     """
 
     event_type: str
@@ -83,7 +83,7 @@ class AuditRecord:
         observed_at_ms: Time at which the tailer read the range, or the time of the batch, in Unix
             milliseconds on the service's clock.
         rules: Id of the rules revision that the range is parsed with. A rules revision is a
-            numbered version of everything that parsing depends on.
+            numbered version of the declared event types, sources and limits.
         source: Name of the declared source; `api` for a batch.
         path: Path of the file; the event type for a batch.
         lines: Number of lines.
@@ -114,8 +114,8 @@ class AuditRecord:
     def encode(self, *, with_checksums: bool = True) -> bytes:
         """Return the audit record as an Avro datum without framing.
 
-        An older schema is used if the counts in `promised` have no checksums, or if blank lines
-        were not counted.
+        The oldest schema that contains all fields of the record is used: fields that are None
+        (checksums, blank lines) require no later schema.
 
         Args:
             with_checksums: Whether to include the checksums of `promised`. Pass False if readers
@@ -183,15 +183,16 @@ class AuditRecord:
 def promises(events: Iterable[tuple[str, int, EventId, int]]) -> tuple[Promise, ...]:
     """Count the events of one byte range by event type and hour, and compute checksums.
 
-    The result becomes the field `promised` of the range's audit record in Kafka.
+    The result is stored in the audit record of the range (`AuditRecord.promised`).
 
     Args:
-        events: Event type, start of the hour in Unix seconds, event id and value hash of each
-            record. Records with the same event id count once. Records with the same event id and
-            hash are included in the checksum once.
+        events: Tuples of event type, start of the hour in Unix seconds, event id and value hash.
+            Events with the same id count once. Events with the same id and hash are included in
+            the checksum once.
 
     Returns:
-        One `Promise` for each type and hour, sorted. Empty if there are no records.
+        One `Promise` (count and checksums) for each type and hour, sorted. Empty if there are no
+        events.
     """
     hashes: dict[tuple[str, int], dict[EventId, set[int]]] = {}
     for event_type, hour_start_s, event_id, value_hash in events:

@@ -47,8 +47,8 @@ class SourceReport:
 
     Attributes:
         source: Name of the source.
-        caught_up_at_ms: All lines that the source contained before this time are acknowledged. In
-            Unix milliseconds on the delivery service's clock; None if unknown.
+        caught_up_at_ms: Time before which all lines of the source are acknowledged, in Unix
+            milliseconds on the delivery service's clock; None if unknown.
         pending_bytes: Number of bytes that are not acknowledged yet.
         lost_bytes: Number of bytes that were lost before they were read, for example because their
             file was deleted.
@@ -147,7 +147,7 @@ class HostReport:
         return cls(received_at_ms=unix_ms(row.pop("received_at")), sources=tuple(sources), **row)
 
     def stamped(self, clock_ms: int) -> HostReport:
-        """Return a copy of the report with the time of receipt.
+        """Return a copy of the report with `received_at_ms` set to the current time.
 
         Args:
             clock_ms: Current time on the service's clock, in Unix milliseconds. If

@@ -104,13 +104,13 @@ class Hour:
         return Hour(self.start_s - self.length_s, self.length_s)
 
     def earliest_chain_start(self) -> Hour:
-        """Return the earliest hour that is allowed for the first bucket of an event type.
+        """Return the earliest hour at which the buckets of a new event type may begin.
 
-        Call this method on the current hour. The limit is 300 hours earlier, because every hour
-        since the first bucket is closed, even if it has no events.
+        Call this method on the current hour. Every hour since the first bucket gets a bucket, even
+        without events, so the number of hours is limited to 300.
 
         Returns:
-            The hour 300 spans earlier, but not before 1970.
+            The hour 300 spans before this one, but not before 1970.
         """
         return Hour(max(0, self.start_s - BEHIND_MAX * self.length_s), self.length_s)
 
@@ -147,7 +147,7 @@ def hour_start_s(time_ms: int, length_s: int) -> int:
 
 
 def group_consecutive(hours: Iterable[Hour]) -> list[tuple[Hour, Hour]]:
-    """Group hours into runs in which each hour starts at the end of the one before.
+    """Group hours into runs of consecutive hours without gaps.
 
     Args:
         hours: Hours of the same length in ascending order.

@@ -50,8 +50,8 @@ class BucketFile(FrozenModel):
         blake2b: BLAKE2b digest of the file (16 bytes) in hex.
         schema_id: Id of the writer schema in the registry.
         schema_fingerprint: Fingerprint of the writer schema.
-        origin_hour: For a file of late events, the hour of their event times. Null if the file
-            contains events of several hours, and for other files.
+        origin_hour: Hour of the event times, if the file contains late events of a single hour;
+            otherwise null.
     """
 
     name: str
@@ -122,8 +122,8 @@ class BucketEvidence(FrozenModel):
         promised: Number of distinct ids in these audit records, for hours up to the bucket's hour.
         audit_next: Maps each partition of the audit topic on the central cluster to the next offset
             to read. Earlier audit records were read.
-        waived: Descriptions of missing evidence. The bucket was closed without this evidence. Empty
-            if nothing was missing.
+        waived: Descriptions of the evidence that was missing when the bucket was closed. Empty if
+            nothing was missing.
     """
 
     method: str
@@ -181,12 +181,12 @@ class MissingRanges(FrozenModel):
     """The byte ranges of log files whose events may be missing from a bucket.
 
     A byte range is the part of a file that a tailer sends in one request. The missing events may
-    belong to this bucket or to an earlier bucket of the type. A range is also listed if buckets may
-    contain two different versions of its events.
+    belong to this bucket or to an earlier bucket of the type. A range is also listed if its audit
+    records contradict each other, so that buckets may contain two versions of its events.
 
     Attributes:
-        ranges: Range ids in hex, as in `BucketEvidence.waived`; empty if none is known.
-        more: Whether other byte ranges, with unknown ids, are affected too.
+        ranges: Ids of the ranges, 16 hex digits each; empty if no id is known.
+        more: Whether further ranges are affected whose ids are not known.
     """
 
     ranges: list[str] = Field([])

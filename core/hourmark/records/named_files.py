@@ -26,10 +26,13 @@ HEAD_BYTES: Final = 256
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class NamedFile:
-    """A log file as it was when a user named it.
+    """The identity and first bytes of a log file when it was added to the configuration.
+
+    If the file is renamed or compressed before the tailer first reads its source, the tailer finds
+    the file again by these properties.
 
     Attributes:
-        path: Absolute path as it is in the configuration.
+        path: Absolute path of the file in the configuration.
         target: Path to which `path` resolved if it contained a symbolic link; otherwise empty.
         identity: Device, inode and birth time.
         size: Size of the content in bytes. A lower bound if the file ended with NUL bytes, because
@@ -47,11 +50,14 @@ class NamedFile:
 
 
 def observe_files(paths: Iterable[Path], now_ms: int) -> list[NamedFile]:
-    """Observe log files. Paths that are no regular files or cannot be read are omitted.
+    """Record the identity, size and first bytes of log files.
 
     Args:
-        paths: Absolute paths.
+        paths: Absolute paths of the files.
         now_ms: Current time in Unix milliseconds.
+
+    Returns:
+        One object for each file. Files that are not regular or cannot be read are omitted.
     """
     found = []
     for path in paths:
@@ -83,11 +89,11 @@ def _observe(path: Path, now_ms: int) -> NamedFile:
 
 
 def save_named_files(file: Path, named: Iterable[NamedFile]) -> None:
-    """Add observations to the file `named-files.json`. They replace those of the same paths.
+    """Add log files to `named-files.json`, replacing existing entries with the same path.
 
     Args:
-        file: Path of the file, which need not exist.
-        named: The observations.
+        file: Path of `named-files.json`, which is created if it does not exist.
+        named: The log files, as returned by `observe_files`.
 
     Raises:
         ConfigError: The existing file is invalid.
@@ -99,13 +105,13 @@ def save_named_files(file: Path, named: Iterable[NamedFile]) -> None:
 
 
 def read_named_files(file: Path) -> list[NamedFile]:
-    """Read the file `named-files.json`.
+    """Read the log files that `save_named_files` has stored in `named-files.json`.
 
     Args:
-        file: Path of the file.
+        file: Path of `named-files.json`.
 
     Returns:
-        The observations; empty if the file does not exist.
+        The log files; empty if `named-files.json` does not exist.
 
     Raises:
         ConfigError: The file is invalid.

@@ -104,7 +104,7 @@ HEX_128: Final = re.compile(r"[0-9a-f]{32}")
 
 
 class Part(enum.Enum):
-    """Whether a byte range contains whole lines or one piece of a line that exceeds the size limit.
+    """The content of a byte range: whole lines, or a piece of a line that exceeds the size limit.
 
     Each piece of such a line is stored as a dead letter instead of an event.
 
@@ -124,7 +124,7 @@ class Part(enum.Enum):
 class RangeId(bytes):
     """An 8-byte id of a byte range or an API batch.
 
-    The id is a BLAKE2b digest of the bytes and of every field that parsing depends on. The
+    The id is a BLAKE2b digest of the bytes and of all metadata that is needed to parse them. The
     constructor raises `ValueError` if the value does not have 8 bytes.
     """
 
@@ -141,7 +141,7 @@ class RangeId(bytes):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ByteRange:
-    """A range of bytes in a file, with everything that its parsing depends on.
+    """A range of bytes in a log file, with all metadata that is needed to parse it.
 
     The constructor raises `ValueError` if a field is invalid. The message names the field.
 
@@ -154,7 +154,7 @@ class ByteRange:
         observed_at_ms: Time at which the tailer read the range, in Unix milliseconds on the
             service's clock, as last reported to the tailer.
         rules: Id of the rules revision that the range is parsed with. A rules revision is a
-            numbered version of everything that parsing depends on.
+            numbered version of the declared event types, sources and limits.
         zone: IANA time zone of timestamps without a zone.
         source: Name of a declared source.
         path: Path of the file when it was found.
@@ -268,7 +268,7 @@ def batch_range_id(
         client: The client's name.
         observed_at_ms: Time of the batch, in Unix milliseconds on the service's clock.
         rules: Id of the rules revision that the batch is parsed with. A rules revision is a
-            numbered version of everything that parsing depends on.
+            numbered version of the declared event types, sources and limits.
         body: The batch's bytes, uncompressed.
     """
     return _range_id(("batch", event_type, batch_key, client, str(observed_at_ms), rules), body)

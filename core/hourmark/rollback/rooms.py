@@ -35,7 +35,7 @@ class RollbackReport:
 
     Attributes:
         obstacles: Conditions that prevent the rollback; empty if none was found.
-        not_asked: Reason why the check could not be completed; None if it was completed.
+        not_asked: Reason why the check failed or timed out; None if it was completed.
         absent: Reason why the component has no data to check on this machine; None if it has data.
     """
 

@@ -80,18 +80,19 @@ def is_unknown(name: str, older: OlderVersion) -> bool:
 
 
 def unusable_rules(revisions: Iterable[Rules], older: OlderVersion) -> Iterator[Obstacle]:
-    """Find the first rules revision whose parser is missing from an older version.
+    """Check whether an older version can parse byte ranges with every published rules revision.
 
-    A rules revision is one published version of everything that parsing depends on. Each byte range
-    refers to a revision. A service without the parser of this revision cannot process the range,
-    even if later revisions require an older parser.
+    A rules revision is one published version of the declared event types and sources, and names the
+    parser that it requires. Each byte range of a log file must be parsed with the revision that it
+    refers to, so the older version needs the parsers of all revisions.
 
     Args:
         revisions: All rules revisions, oldest first.
         older: The version to roll back to.
 
     Yields:
-        One obstacle. Nothing if the older version has all parsers.
+        One obstacle, which names the first revision with a missing parser. Nothing if the older
+        version has all parsers.
     """
     if later := [rules for rules in revisions if rules.parser.parser not in older.parsers]:
         yield Obstacle(

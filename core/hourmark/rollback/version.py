@@ -24,13 +24,12 @@ class OlderVersion:
             supports.
         checkpoints: Formats of the tailer's checkpoint that the version supports.
         parsers: Numbers of the parser versions that its delivery services contain.
-        no_marker_fields: Fields of bucket markers (`_SUCCESS` files) that its readers reject.
+        no_marker_fields: Fields of bucket markers (`_SUCCESS` files) that the version rejects.
         no_range_fields: Fields of byte ranges that its tailers cannot send.
-        no_settings: Settings that prevent the version from starting. `group.*` means a whole group.
+        no_settings: Settings that the version rejects at startup. `group.*` means a whole group.
         references: Whether settings may refer to files and environment variables.
-        finds_the_rest: Whether its tailers read compressed log files, find the unread parts of log
-            files that are no longer at their paths, and send lines that a receiver, such as the
-            syslog receiver, has stored.
+        reads_unfinished_files: Whether its tailers can finish reading compressed log files, log
+            files that were moved, and stored input of receivers, such as the syslog receiver.
         keeps_alarms: Whether its mirrors keep the alarms of an earlier run.
     """
 
@@ -42,7 +41,7 @@ class OlderVersion:
     no_range_fields: tuple[str, ...]
     no_settings: frozenset[str]
     references: bool
-    finds_the_rest: bool
+    reads_unfinished_files: bool
     keeps_alarms: bool
 
 
@@ -109,7 +108,7 @@ VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(
                 )
             ),
             references=False,
-            finds_the_rest=False,
+            reads_unfinished_files=False,
             keeps_alarms=False,
         ),
         "0.3.0": OlderVersion(
@@ -121,7 +120,7 @@ VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(
             no_range_fields=("ending",),
             no_settings=frozenset(("service.create_missing_topics", "service.range_ahead_seconds")),
             references=True,
-            finds_the_rest=True,
+            reads_unfinished_files=True,
             keeps_alarms=True,
         ),
     }

@@ -18,13 +18,14 @@ def check_change(
 ) -> None:
     """Check that new declarations are a permitted change to the current rules revision.
 
-    A rules revision is one numbered version of everything that parsing depends on. The bucket
-    length must stay the same, because closed buckets never change. Types and sources may be removed
-    only with `may_remove`, because their lines then become dead letters (lines that are stored, but
-    not as events).
+    A rules revision is one numbered version of the declared event types, sources and limits. The
+    bucket length must stay the same, because closed buckets never change. Types and sources may be
+    removed only with `may_remove`, because their lines then become dead letters (lines that are
+    stored, but not as events).
 
     Args:
-        latest: The current revision. None if there is none; every declaration is then permitted.
+        latest: The current revision. None if nothing has been published yet, in which case every
+            declaration is permitted.
         declared: The new declarations.
         bucket_seconds: Configured bucket length.
         may_remove: Whether types and sources may be removed.
@@ -56,8 +57,8 @@ def next_rules(
 ) -> Rules:
     """Create the rules revision that results from new declarations.
 
-    A rules revision is one numbered version of everything that parsing depends on. The new revision
-    is neither stored nor published.
+    A rules revision is one numbered version of the declared event types, sources and limits. The
+    new revision is neither stored nor published.
 
     Args:
         book: All revisions so far.
@@ -88,8 +89,8 @@ def next_rules(
 def check_record_sizes(rules: Rules, bytes_max: int) -> None:
     """Check that each record of a rules revision is small enough for Kafka.
 
-    A rules revision is one numbered version of everything that parsing depends on. Call this
-    function before you store a revision in the ledger (the database of the ETL). Otherwise the
+    A rules revision is one numbered version of the declared event types, sources and limits. Call
+    this function before you store a revision in the ledger (the database of the ETL). Otherwise the
     ledger could contain a revision that can never be published.
 
     Args:
@@ -111,7 +112,7 @@ def check_record_sizes(rules: Rules, bytes_max: int) -> None:
 def describe_changes(before: Rules | None, after: Rules) -> str:
     """Describe the differences between two rules revisions for the user.
 
-    A rules revision is one numbered version of everything that parsing depends on.
+    A rules revision is one numbered version of the declared event types, sources and limits.
 
     Args:
         before: The earlier revision; None if there was none.

@@ -132,13 +132,14 @@ class Source(FrozenModel):
 
     Attributes:
         name: Name of the source.
-        format: `rfc5424`: the MSGID names the type. `syslog`: any syslog header. `free`: no header.
-        types: Event types of the lines. Unless the format is `rfc5424`, the types are tried in this
-            order.
-        host: Origin of an event's host name. `line`: the name in the line, if present. `tailer`:
-            always the host that read the line.
-        catch_all: Type for lines that match no other type; it stores the whole line. If None, such
-            lines are stored as dead letters instead of events.
+        format: Header of the lines: `rfc5424` (syslog, with the event type as its MSGID), `syslog`
+            (any form of syslog) or `free` (no header).
+        types: Event types of the lines. Unless the format is `rfc5424`, each line is matched
+            against the types in this order.
+        host: Which host name events contain: `line` (the name in the line, if present) or `tailer`
+            (always the host that read the line).
+        catch_all: Event type that stores each line that matches no other type. If None, such lines
+            are stored as dead letters instead of events.
     """
 
     name: TypeName
@@ -248,15 +249,15 @@ def read_declarations(folder: Path) -> Declarations:
 
 
 def check_declarations(types: list[EventType], sources: list[Source]) -> None:
-    """Check that types and sources are consistent with each other.
+    """Check that the declarations of event types and log sources are consistent with each other.
 
     Args:
-        types: The declared types, without `dead-letters`.
+        types: The declared types, without the built-in type `dead-letters`.
         sources: The declared sources.
 
     Raises:
-        TypeFileError: A name is declared twice, a source refers to an unknown type, or one of its
-            types can never match.
+        TypeFileError: A name is declared twice, a source refers to an unknown type, or lines of a
+            source can never match one of its types.
     """
     known = {t.name: t for t in types}
     if len(known) < len(types) or len({s.name for s in sources}) < len(sources):
@@ -283,7 +284,7 @@ def check_declarations(types: list[EventType], sources: list[Source]) -> None:
 
 
 def _check_source(source: Source, types: list[EventType]) -> None:
-    """Check that lines of a source can match each of its event types.
+    """Check that each event type of a source can match some of the source's lines.
 
     Args:
         source: The source.

@@ -78,8 +78,8 @@ class LineRule(FrozenModel):
     - `tsv`: The message consists of tab-separated columns. `columns` contains their names.
 
     Other attributes select the time and the host of the event (`time_field`, `time_format`, `time`,
-    `host_field`), or fill fields from the syslog header (`header`) or from keys that are no field
-    names (`keys`). `unknown`, `coerce`, `null_text`, `decimal_comma` and `redact` determine how unknown
+    `host_field`), or fill fields from the syslog header (`header`) or from keys with other names
+    (`keys`). `unknown`, `coerce`, `null_text`, `decimal_comma` and `redact` determine how unknown
     keys, text values and secrets are handled.
     """
 
@@ -158,7 +158,12 @@ class LineRule(FrozenModel):
 
     @property
     def key_paths(self) -> dict[str, tuple[str, ...]]:
-        """Return for each field in `keys` its path: one key, or keys of nested JSON objects."""
+        """Return where to find the fields of `keys` in the message.
+
+        Returns:
+            A dict that maps each field name to a path: a single key, or the keys of nested JSON
+            objects from the outermost to the innermost.
+        """
         return {
             name: (path,) if isinstance(path, str) else tuple(path)
             for name, path in self.keys.items()

@@ -26,8 +26,8 @@ def check_refused_lines(latest: Rules | None, declared: Declarations, *, may_ref
     rejections that follow from the declarations themselves, such as a removed field.
 
     Args:
-        latest: The current rules revision (the published declarations). None if there is none;
-            every declaration is then permitted.
+        latest: The current rules revision (the published declarations). None if nothing has been
+            published yet, in which case every declaration is permitted.
         declared: The new declarations.
         may_refuse: Whether such a change is allowed. If true, nothing is checked.
 

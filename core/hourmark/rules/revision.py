@@ -37,7 +37,7 @@ Record = tuple[str, str]  # key and value in the topic and in the ledger
 class ParserVersion(NamedTuple):
     """The version of the parser that a rules revision requires.
 
-    A rules revision is one published version of everything that parsing depends on.
+    A rules revision is one published version of the declared event types, sources and limits.
 
     Attributes:
         parser: Number of the parser. It increases with each change that may affect results.
@@ -99,8 +99,8 @@ class SchemaMeaning(NamedTuple):
 class TypeVersion:
     """One published version of an event type: its declaration and the id of its Avro schema.
 
-    A version is identified by a digest of its published text. Later releases of this software
-    therefore compute the same digest, even if they would serialize the version differently.
+    A version is identified by a digest of its published text. The text is kept unchanged, so that
+    the digest stays the same if a later release of Hourmark adds attributes to declarations.
 
     Attributes:
         declaration: Declaration of the type.
@@ -141,7 +141,10 @@ class TypeVersion:
 
     @functools.cached_property
     def meaning(self) -> SchemaMeaning:
-        """Return the event type and the schema fingerprint that the schema id refers to."""
+        """Return what `schema_id` refers to: the event type and the fingerprint of its schema.
+
+        Use `check_same_meaning` to compare it with the meaning of the same id elsewhere.
+        """
         return SchemaMeaning(self.declaration.name, fingerprint(self.schema))
 
     @functools.cached_property
@@ -161,7 +164,7 @@ class TypeVersion:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rules:
-    """A rules revision: one numbered version of everything that parsing depends on.
+    """A rules revision: one numbered version of the declared event types, sources and limits.
 
     Attributes:
         sequence: Number of the revision.
@@ -260,9 +263,9 @@ class KnownSchema(NamedTuple):
 
     @property
     def meaning(self) -> SchemaMeaning:
-        """Return the event type and the schema fingerprint.
+        """Return what the schema id refers to: the owner's name and the schema's fingerprint.
 
-        Use the result to check that a schema id has the same meaning in a rules revision.
+        Use `check_same_meaning` to compare it with the meaning of the same id in a rules revision.
         """
         return SchemaMeaning(self.event_type, self.fingerprint)
 
@@ -306,8 +309,9 @@ class _RevisionContent(FrozenModel):
 class RulesBook:
     """A collection of rules revisions, built from records of the Kafka topic `hourmark.types`.
 
-    A rules revision is one numbered version of everything that parsing depends on. Records may be
-    added in any order. A revision is complete when the records of all its event types were added.
+    A rules revision is one numbered version of the declared event types, sources and limits.
+    Records may be added in any order. A revision is complete when the records of all its event
+    types were added.
 
     Args:
         records: Initial records, as pairs of key and value. Invalid ones raise `ValueError`.
@@ -465,8 +469,8 @@ class RulesBook:
             among: Ids of the revisions to compare with. Revisions after `rules` are ignored.
 
         Raises:
-            ValueError: A schema id refers to another type or schema in an earlier revision, or
-                refers to two within `rules`.
+            ValueError: A schema id refers to another type or schema in an earlier revision, or to
+                two different schemas within `rules`.
         """
         known: dict[int, TypeVersion] = {}
         for earlier in self.revisions:
@@ -523,7 +527,7 @@ def key_matches_content(key: str, value: str) -> bool:
 def revision_order(revision: str) -> tuple[int, str]:
     """Return the sort key of a rules revision id: its sequence number, then the id.
 
-    A rules revision is one numbered version of everything that parsing depends on.
+    A rules revision is one numbered version of the declared event types, sources and limits.
 
     Args:
         revision: Id of the revision: `<sequence>-<digest>`.

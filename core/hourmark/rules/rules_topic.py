@@ -17,9 +17,9 @@ _LOG = logging.getLogger(__name__)
 def read_rules(cluster: KafkaCluster) -> RulesBook:
     """Read all rules revisions that have been published in the Kafka topic `hourmark.types`.
 
-    A rules revision is one numbered version of everything that parsing depends on. Invalid records
-    are skipped, and a warning is logged. The authoritative revisions are in the ledger (the
-    database of the ETL).
+    A rules revision is one numbered version of the declared event types, sources and limits.
+    Invalid records are skipped, and a warning is logged. The authoritative revisions are in the
+    ledger (the database of the ETL).
 
     Args:
         cluster: The edge cluster.
@@ -49,8 +49,8 @@ def publish_rules(
 ) -> None:
     """Append records of rules revisions to Kafka, and return when all in-sync replicas have them.
 
-    A rules revision is one numbered version of everything that parsing depends on. The operation is
-    idempotent, because readers ignore records with known keys.
+    A rules revision is one numbered version of the declared event types, sources and limits. The
+    operation is idempotent, because readers ignore records with known keys.
 
     Args:
         cluster: The edge cluster.

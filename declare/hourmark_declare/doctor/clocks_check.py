@@ -75,7 +75,7 @@ def check_clocks(config: Config) -> Iterator[DoctorCheckResult]:
         config: Configuration with the addresses of the servers.
 
     Yields:
-        One result for each server, which is `SKIPPED` if the server does not answer or does not
+        One result for each server, which is `SKIPPED` if the server does not respond or does not
         report its time. If several servers report their time, and all of them differ from this
         machine in the same direction, a single finding about this machine replaces theirs.
 

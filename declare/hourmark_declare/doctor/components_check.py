@@ -34,8 +34,7 @@ CHECK: Final = "components"
 def check_components(config: Config) -> Iterator[DoctorCheckResult]:
     """Check the status of Hourmark's components, such as the delivery service and the ETL.
 
-    The status is determined in the same way as by `hourmark status`. It includes event types, and
-    hosts that send log lines.
+    As in `hourmark status`, the event types and the hosts that send log lines are checked, too.
 
     Args:
         config: Configuration of the components.
@@ -50,8 +49,8 @@ def check_components(config: Config) -> Iterator[DoctorCheckResult]:
 def evaluate_components(statuses: Mapping[str, ComponentStatus]) -> Iterator[DoctorCheckResult]:
     """Convert the status of each component to results of `hourmark doctor`.
 
-    Server problems, such as a Kafka cluster that does not answer, are omitted, because other checks
-    report them.
+    Server problems, such as a Kafka cluster that does not respond, are omitted, because other
+    checks report them.
 
     Args:
         statuses: Maps the names of components (such as the ETL) and other subjects (such as hosts)

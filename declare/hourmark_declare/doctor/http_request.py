@@ -47,7 +47,7 @@ def send_request(url: str, context: ssl.SSLContext | None = None) -> TimedRespon
         context: TLS context; None for Python's default context.
 
     Raises:
-        OSError: The server does not answer within 10 seconds, its response is not HTTP, or the TLS
+        OSError: The server does not respond within 10 seconds, its response is not HTTP, or the TLS
             handshake fails.
     """
     opener = build_opener(ProxyHandler({}), HTTPSHandler(context=context))

@@ -49,7 +49,7 @@ def check_kafka(config: Config) -> Iterator[DoctorCheckResult]:
             cluster.
 
     Yields:
-        The results for each site in turn. A cluster that does not answer produces one finding.
+        The results for each site in turn. A cluster that does not respond produces one finding.
     """
     for n, kafka in enumerate(config.kafka.sites):
         yield from _site(kafka, "edge" if n == 0 else f"further_edges.{kafka.edge_alias}")

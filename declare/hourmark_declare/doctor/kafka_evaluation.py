@@ -61,19 +61,19 @@ def evaluate_brokers(
     brokers: Mapping[int, str],
     silent: Mapping[str, str] = {},
 ) -> Iterator[DoctorCheckResult]:
-    """Check whether all brokers answer, and whether they are enough for the replication.
+    """Check whether all Kafka brokers respond, and whether there are enough for the replicas.
 
     Args:
         cluster: Name of the cluster, shown in the results.
         settings: Configured replication factor and minimum of in-sync replicas.
-        brokers: Brokers that the cluster names: addresses by broker id.
-        silent: Brokers that do not answer: readable reasons by address. They may be bootstrap
-            addresses that are not in `brokers`.
+        brokers: Maps the id of each broker in the cluster metadata to its address.
+        silent: Maps the address of each broker that does not respond to the reason. Bootstrap
+            addresses that are not in `brokers` may be included.
 
     Yields:
-        A finding if `min_insync_replicas` exceeds the replication factor, and one for each broker
-        that does not answer. Without the latter, a finding if there are fewer brokers than the
-        replication factor requires; otherwise a passed result.
+        A finding if `min_insync_replicas` exceeds the replication factor. Then, a finding for each
+        broker that does not respond, and a passed result that lists the other brokers. If all
+        respond, a finding if there are fewer brokers than replicas, and otherwise a passed result.
     """
     needed, in_sync = settings.replication_factor, settings.min_insync_replicas
     if in_sync > needed:
@@ -189,9 +189,10 @@ def evaluate_topic(
 
 
 def evaluate_access(cluster: str, topics: Mapping[str, TopicFacts]) -> Iterator[DoctorCheckResult]:
-    """Check whether this user may access the topics of a cluster, and whether the topics have ids.
+    """Check whether the configured Kafka user has all permissions for the topics of a cluster.
 
-    Topic ids are required to detect that a topic was deleted and recreated.
+    The topics must also have ids, which are required to detect that a topic was deleted and
+    recreated.
 
     Args:
         cluster: `edge` or `central`; the two require different permissions.

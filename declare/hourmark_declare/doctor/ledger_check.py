@@ -27,7 +27,8 @@ from hourmark_etl.storage import StorageError, open_storage
 def check_ledger(config: Config) -> Iterator[DoctorCheckResult]:
     """Check whether the ledger (the ETL's database) is available and has the current version.
 
-    Its newest closed bucket must be on storage. For PostgreSQL, durability settings and privileges are also checked.
+    The newest bucket that is closed according to the ledger must also exist on storage. For
+    PostgreSQL, durability settings and privileges are checked, too.
 
     Args:
         config: Configuration with the setting `etl.ledger`, the location of the database.

@@ -35,7 +35,7 @@ def check_registry(config: Config) -> Iterator[DoctorCheckResult]:
         a skipped result if the ledger cannot be read.
 
     Raises:
-        Unavailable: The registry does not answer.
+        Unavailable: The registry does not respond.
     """
     with contextlib.closing(SchemaRegistry(config.registry)) as registry:
         registry.schema(1)  # any answer shows that the registry is up
@@ -65,7 +65,7 @@ def evaluate_schemas(
         result if there are no problems.
 
     Raises:
-        Unavailable: The registry does not answer.
+        Unavailable: The registry does not respond.
     """
     wrong = 0
     for schema_id, schema in sorted((n, s) for n, s in known.items() if s.text):

@@ -93,7 +93,7 @@ def check_retention(config: Config) -> Iterator[DoctorCheckResult]:
 
     Yields:
         The results of `evaluate_retention` for each cluster, or a skipped result if the cluster
-        does not answer. A single skipped result if the ledger cannot be read.
+        does not respond. A single skipped result if the ledger cannot be read.
     """
     try:
         with open_existing_ledger(config) as ledger:
@@ -123,16 +123,18 @@ def check_retention(config: Config) -> Iterator[DoctorCheckResult]:
 
 
 def read_open_hours(ledger: Database, bucket_seconds: int) -> dict[str, Hour]:
-    """Return the hour of each event type from which on records must still be retained.
+    """Return the oldest open hour of each event type, whose records Kafka must still retain.
+
+    An open hour is an hourly bucket that is not closed yet. While buckets before the first hour of
+    a type are back-filled, the first hour is returned, because Kafka received their records only
+    after the type was created.
 
     Args:
         ledger: The ledger (the ETL's state database).
         bucket_seconds: Length of a bucket in seconds.
 
     Returns:
-        The oldest open hour by event type. While a type is back-filled, it is the type's first
-        hour, because old lines were delivered when the type existed. Types whose ledger row is
-        damaged are omitted.
+        Maps each event type to the hour. Types whose ledger row is damaged are omitted.
     """
     return {
         f.event_type: max(f.hour, f.first_hour)

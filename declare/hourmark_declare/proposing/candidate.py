@@ -122,7 +122,10 @@ class Candidate:
 
     @property
     def with_mark(self) -> Candidate:
-        """Return a copy whose patterns allow a byte order mark at the start of the file."""
+        """Return a copy whose patterns allow a byte order mark (BOM) at the start of the file.
+
+        Returns the same object if the format has no pattern, as for JSON lines.
+        """
         pattern = self.line.get("pattern")
         if pattern is None:
             return self

@@ -49,12 +49,16 @@ class Column(NamedTuple):
 
 
 def guess_names(columns: Sequence[Column]) -> list[Column]:
-    """Return the columns of a table without a header, named by what is in them.
+    """Name the columns of a table without a header row, based on their values.
 
-    Columns whose content says nothing are named `column_1` and so on.
+    A column is named, for example, `level`, `client` or `host`. Other columns are named `column_1`
+    and so on.
 
     Args:
-        columns: Columns without names.
+        columns: All columns, in order. Their names are ignored.
+
+    Returns:
+        Copies of the columns with different names, in the same order.
     """
     taken: set[str] = set()
     named: list[Column] = []
@@ -115,7 +119,7 @@ def _guess_origin(column: Column, taken: set[str], before: Sequence[str], *, is_
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
-    """Return valid and different field names for the names in a header row.
+    """Convert the names in a header row to valid and distinct field names.
 
     Args:
         names: Names of all columns, in order.

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from hourmark_declare.proposing.candidate import MESSAGE, Candidate
 from hourmark_declare.proposing.column_names import Column, guess_names, unique_names
-from hourmark_declare.proposing.file_sample import FileSample, ends_with_cr, text_type
+from hourmark_declare.proposing.file_sample import FileSample, allow_trailing_cr, text_type
 from hourmark_declare.proposing.hosts import choose_host_key
 from hourmark_declare.proposing.times.time_formats import TimeChoice, choose_time_format
 from hourmark_declare.proposing.times.timestamps import find_common_timestamp
@@ -391,7 +391,7 @@ def _candidate(
     lead = r"[ \t]*" if delimiter == " " else "[ ]*" if is_padded else ""
     has_message = MESSAGE in names
     rest = "" if has_message else f"(?P<{MESSAGE}>.*)"  # more columns, or a line that is no row
-    whole = ends_with_cr(f"{lead}{pattern}{lead}{rest}", sample)
+    whole = allow_trailing_cr(f"{lead}{pattern}{lead}{rest}", sample)
     line = {"payload": "pattern", "pattern": whole, **settings}
     line |= {"null_text": "-" if delimiter == " " else "", "time": "observed", "field": MESSAGE}
     text = optional_field(MESSAGE, text_type(sample))

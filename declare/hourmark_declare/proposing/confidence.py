@@ -43,7 +43,7 @@ class Assessment(NamedTuple):
 
 
 def match_nearly_all(records: int, fitting: int) -> bool:
-    """Return whether records match a format, apart from a few that are damaged.
+    """Return whether enough records match a format to consider the others damaged.
 
     Args:
         records: Number of records, without a header row.

@@ -37,19 +37,19 @@ Path = tuple[str, ...]
 
 
 def choose_keys(rows: Sequence[Mapping[str, Any]], excluded: set[str]) -> dict[str, Path]:
-    """Choose the keys whose values become fields under another name.
+    """Choose the values of JSON objects that need a field name other than their key.
 
-    These are keys that are not valid field names, or are the names of fields that every event has,
-    and nested values that at least 10% of the rows have. Values of different types, lists and
-    objects are not chosen.
+    These are values whose key is not a valid field name or is reserved, because every event has a
+    field with this name. They are also nested values that at least 10% of the objects have. Lists,
+    objects and values without a common type are not chosen.
 
     Args:
         rows: Keys and values of each line of a log file.
-        excluded: Keys of `rows` that are not considered.
+        excluded: Top-level keys to ignore.
 
     Returns:
-        The path of each chosen value: one key, or the keys of nested objects. The names of the
-        fields are the keys of the dict; none is a key of `rows`.
+        Maps the new field name of each chosen value to its path: one key, or the keys of nested
+        objects. No field name is a key of `rows`.
     """
     values: dict[Path, list[Any]] = {}
     for row in rows:
@@ -69,15 +69,15 @@ def choose_keys(rows: Sequence[Mapping[str, Any]], excluded: set[str]) -> dict[s
     return chosen
 
 
-def host_path(rows: Sequence[Mapping[str, Any]], paths: Mapping[str, Path]) -> str | None:
-    """Return the name of the field with a nested host name, such as that of `host.name`.
+def nested_host_field(rows: Sequence[Mapping[str, Any]], paths: Mapping[str, Path]) -> str | None:
+    """Return the field that contains a host name from a nested object, such as `host.name`.
 
     Args:
-        rows: Rows of which the values were moved.
-        paths: Path of each value that was moved.
+        rows: Keys and values of each line, after `move_declared_keys` moved the nested values.
+        paths: Maps the field name of each moved value to its original path.
 
     Returns:
-        The name; None if less than 90% of the rows have such a text.
+        The name of the field; None if less than 90% of the rows have a nested host name.
     """
     columns = {
         ".".join(path): [row[name] for row in rows if name in row]

@@ -43,7 +43,10 @@ class FileSample(NamedTuple):
 
     @property
     def without_mark(self) -> FileSample:
-        """Return the sample without a byte order mark at its start; itself if there is none."""
+        """Return the sample without the byte order mark at the start of the file.
+
+        Returns the same object if the file has no byte order mark.
+        """
         if not self.head or not self.head[0].startswith(BOM):
             return self
         return self._replace(head=[self.head[0].removeprefix(BOM), *self.head[1:]])
@@ -130,7 +133,7 @@ def text_type(sample: FileSample) -> str:
     return "string"
 
 
-def ends_with_cr(pattern: str, sample: FileSample) -> str:
+def allow_trailing_cr(pattern: str, sample: FileSample) -> str:
     """Adapt a line pattern to a file with CR LF line ends, so that no value includes the CR.
 
     Args:

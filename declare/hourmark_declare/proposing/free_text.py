@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from hourmark_declare.proposing.candidate import MESSAGE, Candidate
-from hourmark_declare.proposing.file_sample import FileSample, ends_with_cr, text_type
+from hourmark_declare.proposing.file_sample import FileSample, allow_trailing_cr, text_type
 from hourmark_declare.proposing.lines.line_template import Template, infer_template
 from hourmark_declare.proposing.times.time_formats import TimeChoice, choose_order
 from hourmark_declare.proposing.times.timestamps import CommonTimestamp, find_common_timestamp
@@ -230,7 +230,7 @@ def _untimed(sample: FileSample, texts: Sequence[str], *, record_start: str) -> 
     template = infer_template(texts, [None] * len(texts), "", multiline=bool(record_start))
     if template is None or not ("level" in template.types or template.parts >= 2):
         return
-    pattern = ends_with_cr(template.pattern, sample)
+    pattern = allow_trailing_cr(template.pattern, sample)
     line = {"payload": "pattern", "pattern": pattern, **_CATCHING}
     line |= {"host_field": "host"} if template.has_host else {}
     line |= {"null_text": ""} if template.has_empty else {}
@@ -364,7 +364,7 @@ def _timestamped(
     named = {"time_field": "time"} if choice.format.startswith(("unix", "rfc3339")) else {}
     line = {
         "payload": "pattern",
-        "pattern": ends_with_cr(template.pattern, sample),
+        "pattern": allow_trailing_cr(template.pattern, sample),
         **named,
         "time_format": choice.format,
         **_CATCHING,
@@ -387,7 +387,7 @@ def _timestamped(
 
 
 def zone_doubts(zone: str) -> list[str]:
-    """Return a warning if the abbreviation of a time zone is ambiguous, such as CST, IST or BST.
+    """Return a warning if a time zone abbreviation in timestamps is ambiguous, such as CST or IST.
 
     Args:
         zone: IANA time zone chosen for the abbreviation.

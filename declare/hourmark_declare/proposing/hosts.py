@@ -60,14 +60,15 @@ _MOST: Final = 0.9
 
 
 def host_rank(name: str) -> int | None:
-    """Rank the name of a key or column by how likely its value is the host of the line.
+    """Rank the name of a key or column by how likely its value is the host that wrote the line.
 
     Args:
-        name: Name of the key, in any spelling: `hostName`, `host.name` and `HOST-NAME` are equal.
+        name: Name of the key. Spellings such as `hostName`, `host.name` and `HOST-NAME` are
+            equivalent.
 
     Returns:
-        A number, lower for likelier names; None if the name does not indicate a host, or indicates
-        that of another machine, such as `client_host`.
+        A number that is lower for more likely names. None if the name does not denote a host, or
+        denotes another host, such as `client_host`.
     """
     plain = _plain(name)
     if plain in _NAMES:
@@ -81,9 +82,16 @@ def _plain(name: str) -> str:
 
 
 def first_host_key(names: Iterable[str]) -> str | None:
-    """Return the name that most likely indicates the host; None if no name does.
+    """Return the key whose name most likely denotes the host that wrote the line.
 
-    If there are names of a request, such as `method`, then `host` is that of the request.
+    If the keys include one of an HTTP request, such as `method` or `uri`, then `host` and
+    `server_name` denote the host of the request and are ignored.
+
+    Args:
+        names: Names of all keys of a line.
+
+    Returns:
+        The name of the key; None if no name denotes a host.
     """
     names = [*names]
     if {name.lower() for name in names} & _OF_REQUESTS:
@@ -99,20 +107,20 @@ def first_host_key(names: Iterable[str]) -> str | None:
 def choose_host_key(
     columns: Mapping[str, Sequence[Any]], rows: int, *, is_exact: bool = False
 ) -> str | None:
-    """Return the key whose name indicates the host, and whose values can be host names.
+    """Return the key that contains the name of the host that wrote the line.
 
-    A key of any machine, such as `Host Name`, is not returned if other keys show that it is that of
-    a client: a hardware address that has one name each, as in leases of DHCP, or another key of a
-    host with values that repeat.
+    Both the names of the keys and their values are considered. Keys whose values repeat are
+    preferred. A general name, such as `Host Name`, is ignored if its values differ and another key
+    contains different hardware addresses. The hosts are then clients, as in DHCP leases.
 
     Args:
-        columns: Values of each key.
+        columns: Maps each key to its values.
         rows: Number of lines.
         is_exact: Whether only well-known names are considered.
 
     Returns:
-        The likeliest key; None if there is none. At least 90% of the lines must have it, and all of
-        its values must be texts of 1 to 255 characters, apart from `-`.
+        The most likely key, or None. At least 90% of the lines must have the key, and all of its
+        values must be texts of 1 to 255 characters.
     """
     usable = {
         key
@@ -143,7 +151,11 @@ def _are_hardware_addresses(key: str, values: Sequence[Any]) -> bool:
 
 
 def is_constant_host(values: Sequence[str]) -> bool:
-    """Return whether a column has one value in all rows, and this looks like a host: `NPS-1`."""
+    """Return whether a column contains the same host name, such as `NPS-1`, in all rows.
+
+    Returns False if there are fewer than ten rows, or if the value may denote something other than
+    a host, such as `thread-1`.
+    """
     return (
         len(values) >= 10
         and len(set(values)) == 1
@@ -158,7 +170,7 @@ def are_hosts(values: Iterable[str], *, may_differ: bool = False) -> bool:
     Args:
         values: Values of one column.
         may_differ: Whether all values may be different. If False, values must repeat, or begin with
-            a word such as `node` or `srv`, because identifiers may look like host names.
+            a word such as `node` or `srv`, because other identifiers also look like host names.
 
     Returns:
         True if at least 90% of the values look like host names; False if there are no values.
@@ -177,7 +189,9 @@ def are_hosts(values: Iterable[str], *, may_differ: bool = False) -> bool:
 
 
 def are_machines(values: Iterable[str]) -> bool:
-    """Return whether all values are host names that begin with a kind of machine, such as `web-1`.
+    """Return whether all values are host names with a number and a typical prefix, such as `web-1`.
+
+    This check is stricter than `are_hosts`.
 
     Args:
         values: Values of one column; the result is False if there are none.
@@ -192,9 +206,10 @@ def are_machines(values: Iterable[str]) -> bool:
 
 
 def are_full_names(values: Sequence[str]) -> bool:
-    """Return whether all values are full names of a few machines, such as `app-1.example.net`.
+    """Return whether all values are full domain names of a few hosts, such as `app-1.example.net`.
 
-    The first label must end with a number, because the names of classes have dots, too.
+    The first label must end with a digit, because names of classes also contain dots. At most 20%
+    of the values may be different.
 
     Args:
         values: Values of one column; the result is False if there are none.

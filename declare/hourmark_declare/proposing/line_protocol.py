@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from hourmark_declare.proposing.candidate import MESSAGE, Candidate
 from hourmark_declare.proposing.column_names import unique_names
-from hourmark_declare.proposing.file_sample import FileSample, ends_with_cr, text_type
+from hourmark_declare.proposing.file_sample import FileSample, allow_trailing_cr, text_type
 from hourmark_declare.proposing.hosts import choose_host_key, host_rank
 from hourmark_declare.proposing.lines.key_parts import keys_in_order
 from hourmark_declare.proposing.times.time_formats import choose_time_format
@@ -81,7 +81,7 @@ def line_protocol_candidates(sample: FileSample) -> Iterator[Candidate]:
     pattern += rf"(?:{_FIELD},?)* (?P<time>{choice.pattern})"
     line = {
         "payload": "pattern",
-        "pattern": ends_with_cr(f"(?P<{MESSAGE}>{pattern})", sample),
+        "pattern": allow_trailing_cr(f"(?P<{MESSAGE}>{pattern})", sample),
         "time_field": "time",
         "time_format": choice.format,
         "time": "observed",

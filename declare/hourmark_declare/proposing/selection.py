@@ -90,7 +90,7 @@ class Proposal:
 
     @property
     def assessment(self) -> Assessment:
-        """Return the confidence in this proposal, and the reasons for it."""
+        """Return the confidence in this format, and the reasons if the confidence is not high."""
         return assess(
             self.candidate,
             records=self._rows,
@@ -112,7 +112,10 @@ class Proposal:
 
     @property
     def matches_nearly_all(self) -> bool:
-        """Return whether the format matches all records of the sample, apart from a few."""
+        """Return whether at least 90% of the sample's records, or all but one, match the format.
+
+        A header row is not counted. A single mismatch requires at least four records.
+        """
         return match_nearly_all(self._rows, self.fitting)
 
     @property

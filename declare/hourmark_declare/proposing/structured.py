@@ -9,7 +9,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from hourmark_declare.proposing.candidate import MESSAGE, Candidate
-from hourmark_declare.proposing.declared_keys import Path, choose_keys, host_path, nested_time
+from hourmark_declare.proposing.declared_keys import (
+    Path,
+    choose_keys,
+    nested_host_field,
+    nested_time,
+)
 from hourmark_declare.proposing.file_sample import FileSample, text_type
 from hourmark_declare.proposing.hosts import choose_host_key
 from hourmark_declare.proposing.nested_json import infer_nested_fields
@@ -64,7 +69,7 @@ def json_line_candidates(sample: FileSample) -> Iterator[Candidate]:
         elif not start:
             yield from _nested(sample)
     rows = [move_declared_keys(row, paths) for row in rows]
-    host = host or host_path(rows, paths)
+    host = host or nested_host_field(rows, paths)
     coerced = _numbers_in_quotes(rows, {time.get("time_field", ""), host or ""})
     fields = infer_fields(rows, excluded=[_MORE, time.get("time_field", ""), host or ""])
     fields = [optional_field(of["name"], coerced.get(of["name"], of["type"][1])) for of in fields]

@@ -92,13 +92,15 @@ def is_level(text: str) -> bool:
 def are_levels(values: Sequence[str]) -> bool:
     """Return whether the values are log levels.
 
+    Values are log levels if at least 90% of them are known levels. They are also log levels if at
+    least half are known, and the others look like additional levels, such as `http` in addition to
+    `info` and `warn`: at most two different words in the same case.
+
     Args:
         values: Texts at the same position in all lines.
 
     Returns:
-        True if at least 90% of the values are known levels. True also if at least half are, and the
-        others look like further levels of the same logger, such as `http` beside `info` and `warn`:
-        at most two different words in the same case. False if there are no values.
+        False if the values are not log levels, or if there are no values.
     """
     known = [value for value in values if is_level(value)]
     if not known or len(known) >= 0.9 * len(values):
@@ -183,7 +185,7 @@ def names_time(name: str) -> bool:
 def quote_pattern(text: str) -> str:
     r"""Return an RE2 regular expression that matches a text literally.
 
-    A tab becomes `\t`, and other control characters become `\x01` and the like.
+    Control characters are escaped, for example as `\t` or `\x01`.
     """
     quoted = re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", text).replace("\t", r"\t")
     return re.sub(r"[\x00-\x1f\x7f]", lambda match: f"\\x{ord(match[0]):02x}", quoted)

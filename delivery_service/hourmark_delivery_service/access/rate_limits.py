@@ -63,7 +63,7 @@ class TokenRateLimiter:
     """A rate limiter for the requests of one access token, by bytes and events per second.
 
     A request is admitted if neither limit is exhausted, and is then charged in full. Later requests
-    are rejected until the debt is repaid. If the token has no such limit, it is not enforced.
+    are rejected until the debt is repaid. A limit that the token does not declare is not enforced.
 
     Args:
         token: Token that declares the limits.

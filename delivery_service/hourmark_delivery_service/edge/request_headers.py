@@ -13,14 +13,14 @@ _OURS: Final = "hourmark-"
 
 
 def check_headers(headers: Headers) -> None:
-    """Check that no header of a request is ambiguous.
+    """Check that the `Hourmark-*` headers and the idempotency key of a request are unambiguous.
 
     Args:
         headers: Headers of the request.
 
     Raises:
-        BadRequest: If a `Hourmark-*` header or the idempotency key occurs more than once with
-            different values, or if `Hourmark-Rules` is empty.
+        BadRequest: If one of these headers occurs more than once with different values, or if
+            `Hourmark-Rules` is empty.
     """
     for name in {name.lower() for name in headers if name.lower().startswith(_OURS)} | {
         IDEMPOTENCY_HEADER.lower()

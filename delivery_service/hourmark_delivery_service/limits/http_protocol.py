@@ -297,8 +297,8 @@ class HttpProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Check the headers of a request and pass the request to the application.
 
-        The HTTP parser calls this method at the end of the headers. If the headers violate RFC
-        9112, the request is passed together with the error for the response.
+        The HTTP parser calls this method at the end of the headers. A request whose headers violate
+        RFC 9112 is marked, so that the application responds with an error.
         """
         if self._replaying:
             return

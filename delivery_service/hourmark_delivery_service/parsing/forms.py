@@ -205,16 +205,18 @@ def _keyed(
 def move_declared_keys(
     values: dict[str, Any], paths: Mapping[str, tuple[str, ...]]
 ) -> dict[str, Any]:
-    """Move the values of declared keys to the names of their fields.
+    """Move the values of a message to the fields that an event type declares for their keys.
+
+    For example, `status` in the nested object `http` is moved to the field `http_status`.
 
     Args:
-        values: Keys and values of a message. The dict and nested objects are changed; an object is
-            removed if all of its values were moved.
-        paths: By field name, the key or the keys of nested objects (`LineRule.key_paths`). Values
-            that are absent are skipped.
+        values: Keys and values of the message. The dict is modified. Nested objects that become
+            empty are removed.
+        paths: Maps each field name to the key, or to the keys of nested objects, that contains its
+            value (`LineRule.key_paths`). Keys that the message lacks are skipped.
 
     Returns:
-        `values`.
+        The modified dict `values`.
     """
     moved = {}
     for name, path in paths.items():

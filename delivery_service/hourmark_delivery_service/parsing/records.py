@@ -80,11 +80,11 @@ _SEED: Final = secrets.randbits(
 
 
 class PromiseAccumulator:
-    """Collects event ids and checksums of a request body's records for its audit record.
+    """Computes the entries of the audit record for the events of one request body.
 
-    An entry of an audit record is called a promise. It contains the number of distinct events and
-    their checksums for one event type and hour. With it, a consumer can verify that it has received
-    all events.
+    An audit record allows consumers to verify that they have received all events. Each entry, also
+    called a promise, contains the number of distinct events of one event type and hour, and
+    checksums of these events.
 
     Args:
         types: Names of the event types. The index of a name is the type's number.
@@ -105,7 +105,7 @@ class PromiseAccumulator:
         return len(self._ids) // SIZE
 
     def add(self, type_number: int, hour_start_s: int, event_id: EventId, value: bytes) -> None:
-        """Add one record to the counts and checksums.
+        """Add one Kafka record, which contains one event.
 
         Args:
             type_number: Number of the record's event type.
@@ -133,16 +133,16 @@ class PromiseAccumulator:
         self._hashes += hashes
 
     def places(self) -> Iterator[tuple[str, int]]:
-        """Yield the event type and the hour of each record, in insertion order.
+        """Yield the place of each added record, in insertion order.
 
         Yields:
-            Name of the event type, and start of the hour in Unix seconds.
+            Name of the record's event type, and start of its hour in Unix seconds.
         """
         for number, minute in _PLACE.iter_unpack(self._places):
             yield self._types[number], 60 * minute
 
     def promises(self) -> tuple[Promise, ...]:
-        """Return the entries of the audit record: one for each event type and hour.
+        """Return the entries of the audit record (promises), one for each event type and hour.
 
         An entry contains the number of distinct events and their checksums.
 

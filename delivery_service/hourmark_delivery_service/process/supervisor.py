@@ -59,10 +59,10 @@ class _Child:
     Attributes:
         process: Handle of the process.
         slot: Row of the worker in the status table.
-        began_s: Start time in monotonic seconds.
-        heard_s: Time of the last observed heartbeat in monotonic seconds.
+        began_s: Monotonic time in seconds at which the process was started.
+        heard_s: Monotonic time in seconds of the last observed heartbeat.
         heartbeats: The worker's heartbeat count at `heard_s`.
-        drains: Whether the supervisor has asked the worker to exit.
+        drains: Whether the worker was asked to finish its requests and exit.
     """
 
     process: SpawnProcess

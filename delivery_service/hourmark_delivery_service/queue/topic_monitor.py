@@ -94,7 +94,7 @@ class TopicMonitor:
 
     Args:
         read_topics: Blocking function that returns a mapping of all topic names to their metadata.
-            It raises `KafkaException` if the cluster does not answer.
+            It raises `KafkaException` if the cluster does not respond.
         min_insync: Number of in-sync replicas that a write requires.
         metrics: Metrics that show each topic with a problem.
     """
@@ -125,7 +125,7 @@ class TopicMonitor:
             A dict that maps topic names to problems. Empty if there are none.
 
         Raises:
-            KafkaException: If the cluster does not answer.
+            KafkaException: If the cluster does not respond.
         """
         known = await self._metadata()
         found = {

@@ -91,18 +91,17 @@ async def find_framing(
 ) -> Framing:
     """Look up the schema ids of audit records and host reports in the schema registry.
 
-    The call returns only when all schema ids are found. If the registry is unavailable or lacks a
-    schema, the call retries after 0.5 seconds, and then after increasing delays of up to
-    `pause_max_s` seconds.
+    If the registry is unavailable or lacks a schema, the lookup is repeated until it succeeds. The
+    delay between two attempts increases from 0.5 seconds to `pause_max_s`.
 
     Args:
         registry: Schema registry to query.
         blank_counting: Required kinds of audit records: True for audit records with a count of
             blank lines, False for audit records without it.
-        types_by_schema_id: Function that returns the event type of each schema id in use. If the
-            registry returns one of these ids, it was recreated, and its response is rejected.
-        on_error: Called with the reason for the failure before each retry. The reason starts with a
-            colon and a space.
+        types_by_schema_id: Function that maps each schema id in use to its event type. The lookup
+            fails if one of these ids is returned, because the registry has then lost its schemas.
+        on_error: Called after each failed attempt with the reason, which starts with a colon and a
+            space.
         pause_max_s: Maximum delay between two attempts, in seconds.
 
     Returns:

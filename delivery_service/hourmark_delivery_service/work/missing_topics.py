@@ -79,14 +79,14 @@ class MissingTopics:
             topic.next_attempt_s = now_s + RETRY_S
             topic.task = asyncio.create_task(self._create_topic(declaration, topic))
 
-    def error(self, event_type: str) -> str:
-        """Return the reason why the topic of an event type could not be created.
+    def creation_error(self, event_type: str) -> str:
+        """Return the error of the last failed attempt to create the topic of an event type.
 
         Args:
             event_type: Name of the event type.
 
         Returns:
-            The message of the last error; an empty string if no attempt has failed.
+            The error message; an empty string if no attempt has failed.
         """
         topic = self._missing.get(event_type)
         return "" if topic is None else topic.error

@@ -73,9 +73,9 @@ class ClientPeer:
 
 
 def scope_extensions(peer: ClientPeer) -> dict[str, dict[str, object]]:
-    """Return the ASGI scope extensions that attach a client to a request.
+    """Return ASGI scope extensions that contain the client of a request.
 
-    For a request with these extensions, `peer_of` returns the client.
+    The HTTP server adds them to the scope of the request, so that `peer_of` can return the client.
 
     Args:
         peer: Client that sent the request.

@@ -200,12 +200,11 @@ class DeliveryService:
         self.framing_error = error
 
     def check_range_clock(self, observed_at_ms: int) -> None:
-        """Check that the observation time of a byte range is not too far ahead of this clock.
+        """Check that the observation time of a byte range is not too far ahead of the current time.
 
-        The observation time is a service's time when the tailer reads the range. It never changes,
-        because event ids depend on it. If that clock was ahead and has been corrected, ranges with
-        a wrong time must still be accepted. They give the same records as before the correction,
-        because parsing does not use the current time.
+        The observation time is the time at which a tailer read the range, according to the clock of
+        a delivery service. It cannot be corrected later, because event ids depend on it. Therefore,
+        a limited difference is accepted.
 
         Args:
             observed_at_ms: Observation time of the range, in Unix milliseconds.
@@ -345,7 +344,7 @@ class DeliveryService:
         message = f"nothing was acknowledged: {error}"
         if self.missing_topics is not None and error.is_missing and event_type is not None:
             self.missing_topics.report(event_type)
-            if why := self.missing_topics.error(event_type):
+            if why := self.missing_topics.creation_error(event_type):
                 message += f"; this service could not create it: {why}"
         return ServiceUnavailable(TOPIC_UNAVAILABLE, message)
 

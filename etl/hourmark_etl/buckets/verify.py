@@ -140,18 +140,18 @@ def find_gaps(
 ) -> list[BucketFinding]:
     """Report the hours that are missing between the buckets of an event type.
 
-    Hours are closed in order, so an hour between two buckets has a bucket, unless the marker of the
-    later one refers to the earlier one as the bucket before it: a back-fill skips hours that hold
-    nothing.
+    Every hour between two buckets must have a bucket. The exception is a back-fill, which creates
+    buckets for old hours and skips hours without events. In this case, the manifest of the later
+    bucket names the earlier one as its predecessor, and no fault is reported.
 
     Args:
         event_type: Event type to name in the findings.
         hours: Hours that have a bucket, in ascending order.
-        reports: Reports of these buckets; a bucket without a report refers to none.
+        reports: Verification results of these buckets, which contain the manifests. Every gap
+            before a bucket without a report is a fault.
 
     Returns:
-        One finding for each gap, which names the first missing hour. Empty if the hours are
-        contiguous.
+        One finding for each gap, which names the first missing hour; empty if there are none.
     """
     findings = []
     named = {
@@ -219,9 +219,8 @@ def find_late_clashes(
         reports: Results of `verify_bucket`.
 
     Returns:
-        One finding for each report that contains late events of an earlier report, and one for each
-        hour whose bucket also contains some of the late events. A finding names both buckets and
-        some of the ids. Empty if each late event appears only once.
+        Findings of type `DUPLICATE`, which name the two buckets and some of the ids that they have
+        in common; empty if each late event appears only once.
     """
     late: dict[bytes, Hour] = {}
     findings = []

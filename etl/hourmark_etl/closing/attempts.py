@@ -34,11 +34,11 @@ class Unwritable(Finding):
 
 
 class PublishFailure(NamedTuple):
-    """An hourly bucket that could not be published or checked.
+    """An hourly bucket that could not be published, or whose state on storage is unknown.
 
     Attributes:
         frontier: Event type and hour of the bucket.
-        error: The error that prevented the publication or the check.
+        error: The error that prevented the publication or the check of storage.
     """
 
     frontier: Frontier
@@ -48,9 +48,11 @@ class PublishFailure(NamedTuple):
 def prepare_bucket(
     storage: Storage, frontier: Frontier, written_hour: WrittenHour, manifest: Manifest
 ) -> None:
-    """Move the written files of an hour to its attempt folder, with the marker, and read it back.
+    """Move the files of a bucket to a temporary folder, together with its `_SUCCESS` file.
 
-    Buckets can be prepared in any order and concurrently. `publish_prepared` makes them visible.
+    `publish_prepared` then makes the folder visible with one rename. The sizes of the files and the
+    content of `_SUCCESS` are read back to verify them. Buckets can be prepared in any order and
+    concurrently.
 
     Args:
         storage: Storage with the written files.
@@ -123,16 +125,19 @@ def publish_prepared(storage: Storage, frontier: Frontier, manifest: Manifest) -
 
 
 def publish_folder(storage: Storage, buckets: Sequence[tuple[Frontier, Manifest]]) -> bool:
-    """Publish all prepared buckets of a new day, or of a new hour of minutes, with one rename.
+    """Publish all prepared buckets of one day with one atomic rename of their common folder.
+
+    This is only possible if the folder of the day does not exist yet. If buckets are shorter than
+    an hour, the folder contains the buckets of one hour instead.
 
     Args:
         storage: Storage with the attempt folders and the buckets.
-        buckets: All buckets that the attempt prepares in the folder, at least one, with the
-            manifests with which `prepare_bucket` was called.
+        buckets: All buckets that the attempt has prepared in the folder, at least one, with the
+            manifests that were passed to `prepare_bucket`.
 
     Returns:
-        True if all of them were published. False if the folder exists already; nothing was changed,
-        and `publish_prepared` publishes them one by one.
+        True if all buckets were published. False if the folder already exists and nothing was
+        changed; use `publish_prepared` to publish the buckets one by one.
 
     Raises:
         StorageError: A storage operation failed.
@@ -147,28 +152,28 @@ def publish_folder(storage: Storage, buckets: Sequence[tuple[Frontier, Manifest]
 
 
 def bucket_parent(event_type: str, hour: Hour) -> str:
-    """Return the path of the folder that holds a bucket and the others of its day.
+    """Return the path of the folder that contains the bucket folders of one day.
 
-    If buckets are shorter than an hour, the folder holds the buckets of one hour.
+    If buckets are shorter than an hour, there is one such folder for each hour.
 
     Args:
         event_type: Event type of the bucket.
         hour: Hour of the bucket.
 
     Returns:
-        Path relative to the storage root.
+        Path of the parent folder of the bucket, relative to the storage root.
     """
     return parent_folder(hour.bucket_path(event_type))
 
 
 def attempt_folder(frontier: Frontier, attempt: str) -> str:
-    """Return the path of the folder in which an attempt prepares a bucket.
+    """Return the path of the folder in which a publishing attempt prepares a bucket.
 
     Args:
         frontier: Event type and hour of the bucket.
         attempt: Id of the publishing attempt.
 
     Returns:
-        Path relative to the storage root. No two buckets of an attempt have the same one.
+        Path relative to the storage root. It is different for each bucket and attempt.
     """
     return f"{ATTEMPTS_FOLDER}/{attempt}/{frontier.hour.bucket_path(frontier.event_type)}"

@@ -1,10 +1,10 @@
-"""Back-filling: hours before a type's first hour close in turn if they hold something.
+"""Back-filling: hours before a type's first hour that have events or audit records get buckets.
 
-While nothing of a type is closed, its frontier is the oldest hour that holds something. Once
-something is closed, the frontier only moves forward. It then passes over hours that hold nothing
-below a cut: all promises below the cut are staged, so a promise that is staged later lies beyond it
-and is a late promise of the next bucket. Skipped hours are therefore proved as exactly as empty
-buckets, and cost nothing.
+While nothing of a type is closed, its frontier is the oldest such hour. Once something is closed,
+the frontier only moves forward. It then skips hours that have neither events nor audit records
+below a cut: all audit records below the cut are staged, so one that is staged later lies beyond it
+and is late for the next bucket. Skipped hours are therefore proved as exactly as empty buckets, and
+cost nothing.
 """
 
 from __future__ import annotations
@@ -20,12 +20,16 @@ from hourmark_etl.model import AuditOffsets, Frontier, HourState
 
 
 class BackfillPlan(NamedTuple):
-    """The hours that event types back-fill.
+    """Result of `advance_backfill`: the old hours for which buckets may be created.
+
+    A back-fill creates buckets for hours before the first hour of an event type, but only for hours
+    that have events or audit records.
 
     Attributes:
-        hours: By event type, the hours that a cut allows to back-fill in ascending order, Unix
-            seconds. Empty without a cut, and if frontiers were moved.
-        has_moved: Whether frontiers were moved, so that they must be read again.
+        hours: By event type, the start of each hour whose bucket may be created now, Unix seconds,
+            ascending. Empty if no cut was given or if `has_moved` is true.
+        has_moved: Whether the next hour to close of any type was changed in the ledger. The caller
+            must then read the frontiers again.
     """
 
     hours: Mapping[str, Sequence[int]]
@@ -39,19 +43,22 @@ def advance_backfill(
     below_offsets: AuditOffsets | None,
     ended_ms: Mapping[str, int] = {},
 ) -> BackfillPlan:
-    """Move the frontiers of types before their first hour to the next hours that hold something.
+    """Move each event type that is back-filled to its next hour with events or audit records.
+
+    A back-fill creates buckets for hours before the first hour of a type. Hours without events and
+    audit records get no bucket, so they are skipped.
 
     Args:
         database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
-        frontiers: Oldest open hour of each type.
-        below_offsets: Audit offsets of a cut, below which all audit records are staged. None if
-            there is no cut: then only types that have closed nothing are moved.
-        ended_ms: By type, the time up to which hours may be skipped, Unix milliseconds. A first
-            hour can lie in the future, and events of the hours up to then are still to come.
+        frontiers: The next hour to close of each type.
+        below_offsets: Audit offsets below which all audit records are staged (copied to storage).
+            If None, only types without a closed bucket are moved.
+        ended_ms: By type, the time up to which hours may be skipped, Unix milliseconds. Events of
+            later hours may still arrive.
 
     Returns:
-        The hours that hold something, and whether a frontier was moved.
+        The hours whose buckets may be created, and whether the next hour of any type has changed.
 
     Raises:
         StaleDriver: Another process has taken over the lease.
@@ -83,13 +90,16 @@ def advance_backfill(
 
 
 def next_hour_to_close(frontier: Frontier, hours: Sequence[int]) -> Hour:
-    """Return the hour that a type before its first hour closes next.
+    """Return the next hour to close of an event type that is back-filled.
+
+    A back-fill creates buckets for hours before the first hour of a type.
 
     Args:
-        frontier: Oldest open hour of the type.
-        hours: Hours that hold something and can have a bucket, ascending, Unix seconds.
+        frontier: The current next hour to close of the type, and its first hour.
+        hours: Hours before the first hour for which a bucket can be created, Unix seconds,
+            ascending.
 
     Returns:
-        The first of `hours`; the type's first hour if there is none.
+        The first of `hours`; the type's first hour if `hours` is empty.
     """
     return Hour(hours[0], frontier.hour.length_s) if hours else frontier.first_hour

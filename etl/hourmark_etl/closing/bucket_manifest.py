@@ -42,22 +42,18 @@ def build_manifest(
 ) -> Manifest:
     """Create the manifest of a bucket, which is the content of its `_SUCCESS` file.
 
-    The function performs no I/O.
-
     Args:
-        frontier: Event type and hour of the bucket. The hour must be sealed, which means that the
-            content of the bucket is fixed.
+        frontier: Event type and hour of the bucket, which must be sealed (its content is fixed).
         written_hour: The files that were written for the bucket.
         listed: The staged rows of the bucket, grouped by staged file, event type and hour.
         set_aside: Malformed records of the bucket that could not be staged.
         fingerprints: Schema fingerprints by schema id, for all schemas of the files.
-        previous: Hour and digest of the previous bucket's `_SUCCESS` file; None for the type's
-            first hour.
+        previous: Hour and digest of the previous bucket's `_SUCCESS` file; None for the first
+            bucket of the type.
         ledger: Id (UUID) and commit number of the ledger, the state database of the ETL.
         attempt: Id of the publishing attempt.
         now_ms: Time of closing in Unix milliseconds.
-        unverified: Human-readable descriptions of checks that were skipped because of an operator's
-            override, in addition to those in `written_hour`.
+        unverified: Further readable descriptions of checks that an operator's override skipped.
 
     Returns:
         The manifest, which includes its own digest.

@@ -149,7 +149,7 @@ class ClosingHolds:
 
     @property
     def reasons(self) -> Mapping[str, HoldReason]:
-        """Maps each event type that cannot be closed to the reason.
+        """Return the reason for each event type whose next bucket cannot be closed.
 
         A type is included until its reason is removed, even if its pause has ended.
         """
@@ -186,7 +186,7 @@ class ClosingHolds:
 
     @property
     def unrestorable_files(self) -> Collection[str]:
-        """Paths of the unreadable staged files that could not be created again from Kafka.
+        """Return the paths of unreadable staged files that could not be created again from Kafka.
 
         These are all paths that have been passed to `add_unrestorable_file` since the process
         started.
@@ -215,9 +215,10 @@ class ClosingHolds:
 
     @property
     def unchecked_types(self) -> Collection[str]:
-        """Event types whose buckets on storage must be checked before the next one is closed.
+        """Return the event types whose buckets on storage have not been checked yet.
 
-        Empty if all types have been checked.
+        No bucket of these types is closed until the check has been made. Empty if all types have
+        been checked.
         """
         return self._unchecked
 

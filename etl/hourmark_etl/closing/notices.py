@@ -1,7 +1,7 @@
-"""When the oldest hour of a back-fill was noticed, which survives a restart of the closer.
+"""Stores when the closer detected the oldest hour of a back-fill, so that a restart keeps the time.
 
 A source that delivers an old file is far past the end of that file's hours. The oldest hour to
-back-fill therefore waits until each source has caught up with the time of the notice. It is in the
+back-fill therefore waits until each source has caught up with the time of detection. It is in the
 ledger: a closer that is started again would otherwise begin to wait anew.
 """
 
@@ -21,11 +21,16 @@ from hourmark_etl.model import Frontier
 
 
 class BackfillNotices:
-    """Sets `noticed_ms` of hours before their type's first hour, while nothing is closed.
+    """Records when the closer first detected the oldest hour of a back-fill.
+
+    A back-fill creates buckets for hours before the first hour of an event type. The oldest of
+    these hours is closed only after every log source has caught up with the recorded time, so that
+    old files that are still being delivered are complete. The times are stored in the ledger, so
+    they survive a restart.
 
     Args:
-        database: The ledger (the ETL's state database), which has the notices of earlier closers.
-        lease: Lease of the closer.
+        database: The ledger (the ETL's state database).
+        lease: Lease of the closer, the process that closes hours.
         clock: Clock of the closer.
     """
 
@@ -34,17 +39,21 @@ class BackfillNotices:
         self._notices = read_backfill_notices(database)
 
     def apply(self, frontiers: Iterable[Frontier]) -> list[Frontier]:
-        """Return the frontiers with the times at which their hours were noticed.
+        """Set `noticed_ms` of frontiers at the oldest hour of a back-fill; return all frontiers.
 
-        Hours that were not noticed yet are noticed now. Once an hour of a type is closed, older ones
-        are late anyway, so its frontier is returned as it is.
+        An hour that was not detected before gets the current time, which is stored in the ledger.
+        The frontiers of types without a back-fill, and of types that already have a closed bucket,
+        are returned unchanged.
 
         Args:
-            frontiers: Oldest open hour of each type, or of some types.
+            frontiers: The next hour to close of each type, or of some types.
+
+        Returns:
+            The frontiers in the given order.
 
         Raises:
             StaleDriver: Another process has taken over the lease.
-            Unavailable: The ledger does not respond. The next call notices the hours again.
+            Unavailable: The ledger does not respond. New times were not stored.
         """
         found, known, now_ms = list(frontiers), dict(self._notices), self._clock.now_ms()
         waiting = [f for f in found if f.hour < f.first_hour and f.previous_hour is None]

@@ -68,17 +68,19 @@ class LedgerChanged(Finding):
 
 
 def read_previous_marker(storage: Storage, frontier: Frontier) -> PreviousMarker | None:
-    """Read the `_SUCCESS` file of the bucket before an hour, to which the hour's manifest refers.
+    """Return the hour of the bucket before an hour, and the digest of its `_SUCCESS` file.
+
+    The manifest of each bucket contains both, so that missing and changed buckets can be detected.
 
     Args:
-        storage: The storage.
-        frontier: The hour whose predecessor to read.
+        storage: Storage with the buckets.
+        frontier: Event type and hour whose previous bucket to read.
 
     Returns:
-        Hour and digest of the previous bucket's marker; None for the type's first bucket.
+        Hour and digest; None for the first bucket of the type.
 
     Raises:
-        Finding: The previous marker is missing or damaged. An operator must restore it.
+        Finding: The previous `_SUCCESS` file is missing or damaged. An operator must restore it.
         StorageError: Storage is unavailable.
     """
     before = frontier.previous_hour
@@ -122,8 +124,7 @@ class Publisher:
         database: Database of the ledger.
         lease: Lease of the closer, the process that closes buckets.
         clock: Clock for the time of closing.
-        executor: Creates an executor. One publishes event types in parallel, and another one
-            prepares their buckets.
+        executor: Function that creates an executor for parallel storage operations.
     """
 
     engine: Engine

@@ -78,12 +78,12 @@ _Key = tuple[str, int]  # event type, and Unix seconds at the start of an hour
 class ClosingRound:
     """A set of hourly buckets, of many event types, that are proved, sealed and published together.
 
-    The round contains one or more hours of each type that follow each other.
+    The round contains the next hour to close of each type, and possibly some of the hours after it.
 
     Attributes:
-        frozen: The first hour of each type. The ledger has assigned staged rows to the buckets of
-            the round; rows that are staged later belong to later buckets.
-        hours: By type, the hours of the round in ascending order, beginning with the first one.
+        frozen: The first hour of each type in the round. Staged rows have already been assigned to
+            the buckets of the round; rows that are staged later belong to later buckets.
+        hours: By type, all hours of the round in ascending order.
         offsets: By type, the staging positions (next Kafka offsets to stage) at the time when rows
             were assigned.
         cut: The cut (a set of offsets up to which records count) that allows the buckets to be
@@ -101,12 +101,14 @@ class ClosingRound:
     def following_hours(self, types: Collection[str]) -> list[tuple[Frontier, ...]]:
         """Return the hours of the round after the first hour of each type.
 
+        The first hour of a type is compared with all audit records that arrived late, so the
+        returned hours are compared only with the audit records of their own hour.
+
         Args:
-            types: Event types whose first hour can be sealed. Its seal settles all promises below
-                the cut, so the following hours have no late promises.
+            types: Event types to include, whose first hour can be sealed (its content fixed).
 
         Returns:
-            The hours of each type in ascending order; types with one hour are omitted.
+            The hours of each type in ascending order; types with only one hour are omitted.
         """
         return [
             tuple(
@@ -389,18 +391,17 @@ def decide_seal(
 
     - `proved`: All sources have delivered, and the rows match the audit records.
     - `timed_out`: Sources or events are missing, and the deadline has passed.
-    - `forced`: An operator's override closes the bucket, or an override has accepted lost records
-      that affect the hour.
+    - `forced`: An operator's override closes the bucket, or has accepted lost records that may
+      belong to it.
 
     Contradictory audit records keep the bucket open even after the deadline, unless an override
     closes it. The function performs no I/O.
 
     Args:
         frontier: Event type and hour of the bucket.
-        proof: Comparison of the bucket's staged rows with the audit records.
-        offsets: Staging positions (next Kafka offsets to stage) when the bucket's rows were fixed.
-        override: The operator's order to close this bucket although data may be missing; None if
-            there is none.
+        proof: Comparison of the bucket's rows with the audit records.
+        offsets: Next Kafka offsets to stage when the bucket's rows were fixed.
+        override: The operator's order to close this bucket; None if there is none.
         context: Inputs that are the same for all buckets of the round.
 
     Returns:
@@ -501,23 +502,22 @@ def plan_round(
 ) -> dict[str, tuple[Hour, ...]]:
     """Choose the hourly buckets of the next round, which are closed together.
 
-    The next hour of each type is chosen, oldest first. If fewer than `hours_max` hours are chosen,
-    the following hours of these types are added in turn, one per type at a time.
+    The next hour of each type is chosen, oldest first. If the limits allow it, later hours of the
+    same types are added in turn, one per type at a time.
 
     Args:
         ready: The next hour to close of each type that may close.
         watermarks_ms: By type, the time in Unix milliseconds up to which hours may close.
         unlisted_bytes: By type and hour (Unix seconds), bytes of staged events that are not
-            assigned to a bucket yet. A missing hour has no bytes.
-        to_backfill: By type, the hours before its first hour (Unix seconds, ascending) that hold
-            something. Others before the first hour are skipped.
+            assigned to a bucket yet; 0 for missing hours.
+        to_backfill: By type, the hours before its first hour (Unix seconds, ascending) that get a
+            bucket. Other hours before the first hour are skipped.
         hours_max: Maximum number of hours of all types.
-        bytes_max: Maximum total bytes. It limits only the following hours: the next hour of a type
-            is chosen even if it exceeds the limit.
+        bytes_max: Maximum total bytes. Later hours that exceed it are not added.
 
     Returns:
-        By type, the hours of the round in ascending order. If `hours_max` is less than the number
-        of types, the types with the newest next hours are missing.
+        By type, the hours of the round in ascending order. If there are more than `hours_max`
+        types, the types with the newest next hours are missing.
     """
     chosen = sorted(ready, key=lambda f: (f.hour, f.event_type))[:hours_max]
     planned = {f.event_type: [f.hour] for f in chosen}

@@ -151,25 +151,22 @@ def read_unit(
 ) -> UnitRows:
     """Read the rows of a unit from staged files, and verify them against the ledger's totals.
 
-    The ledger is the state database of the ETL. Totals are stored for each group, which contains
-    the rows of one event type and hour in one staged file. If the unit is an id range, its groups
-    are spread over several units, and totals are not verified. Call `verify_read_rows` after all
-    units have been read.
+    The ledger (the ETL's state database) stores totals for each group: the rows of one event type
+    and hour in one staged file. If the unit is an id range, it contains only a part of each group,
+    so totals are not verified; call `verify_read_rows` after all units have been read.
 
     Args:
         unit: The rows to read.
         storage: Storage with the staged files.
-        columns: Names of the columns to return. They must include `datum` if `datum_bytes_max` is
-            set.
+        columns: Names of the columns to return. `datum_bytes_max` requires the column `datum`.
         datum_bytes_max: Maximum size of an id range, in bytes of encoded events; None for no limit.
 
     Returns:
-        The rows with the requested columns, and totals by group. The rows of a group are adjacent
-        and sorted by event id. The order of the groups is undefined.
+        The rows, and totals by group. The rows of a group are adjacent and sorted by event id.
 
     Raises:
-        Unreadable: A file is missing or damaged, or its rows do not match the ledger. It must be
-            staged again.
+        Unreadable: A file is missing or damaged, or differs from the ledger. It must be staged
+            again.
         OversizedUnit: The id range exceeds `datum_bytes_max` and can be split.
     """
     datum_bytes = 0

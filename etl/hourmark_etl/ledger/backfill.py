@@ -25,11 +25,13 @@ _NOTICES: Final = "backfill_notices"  # in the table `meta`: hour and time by ev
 
 
 class BackfillNotice(NamedTuple):
-    """When a closer noticed that an hour before a type's first hour holds something.
+    """The time at which the closer detected the oldest hour of an event type's back-fill.
+
+    A back-fill creates buckets for hours before the first hour of a type.
 
     Attributes:
-        hour_s: Start of the hour, Unix seconds.
-        noticed_ms: The time by the closer's clock, Unix milliseconds.
+        hour_s: Start of the oldest hour, Unix seconds.
+        noticed_ms: Time of detection by the closer's clock, Unix milliseconds.
     """
 
     hour_s: int
@@ -37,10 +39,15 @@ class BackfillNotice(NamedTuple):
 
 
 def read_backfill_notices(database: Database) -> dict[str, BackfillNotice]:
-    """Return the latest notice of each event type that has one.
+    """Return the time at which the back-fill of each event type was detected.
+
+    A back-fill creates buckets for hours before the first hour of a type.
 
     Args:
         database: The ledger (the ETL's state database).
+
+    Returns:
+        Notices by event type; types without a back-fill are missing.
     """
     query = select(tables.meta.c.value).where(tables.meta.c.key == _NOTICES)
     text = database.fetch(query).scalar()
@@ -50,12 +57,12 @@ def read_backfill_notices(database: Database) -> dict[str, BackfillNotice]:
 def put_backfill_notices(
     database: Database, lease: Lease, notices: Mapping[str, BackfillNotice]
 ) -> None:
-    """Store the notices of all event types, in place of the earlier ones.
+    """Replace all stored times at which back-fills of event types were detected.
 
     Args:
         database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
-        notices: Notices by event type.
+        notices: Notices by event type. Stored notices of other types are deleted.
 
     Raises:
         StaleDriver: Another process has taken over the lease; nothing was changed.
@@ -68,19 +75,20 @@ def put_backfill_notices(
 def find_hours_to_backfill(
     database: Database, frontiers: Collection[Frontier], below_offsets: AuditOffsets | None = None
 ) -> dict[str, list[int]]:
-    """Return the hours before each type's first hour that hold something and can have a bucket.
+    """Return the hours before the first hour of each event type for which a bucket can be created.
 
-    If hours of a type are closed, only hours from its oldest open hour on can have a bucket. Events
-    of the earlier ones are late events.
+    These are the hours that have audit records, or staged events (copied from Kafka) that are in no
+    bucket. If the type has a closed bucket, hours before its next hour to close are omitted; their
+    events are late events.
 
     Args:
         database: The ledger (the ETL's state database).
-        frontiers: Oldest open hour of each type.
-        below_offsets: Only audit records below these offsets count; None counts all.
+        frontiers: The next hour to close of each type.
+        below_offsets: End offsets (exclusive) of the audit records to consider; None for all.
 
     Returns:
-        Hours in ascending order by event type, Unix seconds. Types without such an hour are
-        missing.
+        By event type, the start of each hour in Unix seconds, ascending. Types without such an hour
+        are missing.
 
     Raises:
         DamagedRow: A row has an hour at which no bucket begins; restore or rebuild the ledger.

@@ -200,7 +200,9 @@ def skip_expired_offsets(
     passed = {p: start for p, start in starts.items() if start > p.next_offset}
     if passed:
         with database.transaction(lease) as connection:
-            _compare_and_set(connection, [(p, p.moved_to(start)) for p, start in passed.items()])
+            _compare_and_set(
+                connection, [(p, p.with_next_offset(start)) for p, start in passed.items()]
+            )
             put_gaps(
                 connection,
                 [
@@ -219,22 +221,21 @@ def restart_truncated_logs(
 ) -> None:
     """Adjust the staging positions of partitions whose logs have lost records at their end.
 
-    Such a log ends before its staging position (next offset to copy from Kafka to storage). New
-    records will reuse the offsets of the lost ones.
+    Such a log ends before its staging position (next offset to copy from Kafka to storage), so new
+    records will reuse the offsets of lost ones.
 
-    - Topics of events and host reports are staged again from the log start. Events that are staged
-      twice are later dropped by their ids. For events, the loss is stored as an accepted offset
-      gap, which does not keep hours from closing.
+    - Topics of events and host reports are staged again from the log start. Duplicate events are
+      dropped later. A lost range of events is stored as an accepted offset gap, which does not keep
+      hours from closing.
     - Audit topics keep their position, because closed buckets refer to audit offsets. The loss is
       stored as an open offset gap, which keeps the hours of every event type from closing until an
       operator's override accepts it.
 
     Args:
         database: The ledger (the ETL's state database).
-        lease: Lease of the consumer (streaming query) that stages the partitions.
-        to_edge_topic: Function that maps a topic name on the central cluster to its name at the
-            edge.
-        starts: Maps the staging position of each affected partition to the log start offset.
+        lease: Lease of the consumer that stages the partitions.
+        to_edge_topic: Maps a topic name on the central cluster to its name at the edge.
+        starts: Maps each affected staging position to the log start offset.
         now_ms: Current time, Unix milliseconds.
 
     Raises:
@@ -247,7 +248,7 @@ def restart_truncated_logs(
         with database.transaction(
             lease
         ) as connection:  # its epoch has been compared; what comes is read on
-            _compare_and_set(connection, [(p, p.moved_to(p.next_offset)) for p in known])
+            _compare_and_set(connection, [(p, p.with_next_offset(p.next_offset)) for p in known])
     if not again:
         return
     for p, start in again.items():
@@ -262,7 +263,7 @@ def restart_truncated_logs(
             start,
         )
     with database.transaction(lease) as connection:
-        _compare_and_set(connection, [(p, p.moved_to(start)) for p, start in again.items()])
+        _compare_and_set(connection, [(p, p.with_next_offset(start)) for p, start in again.items()])
         gaps = [
             create_truncation_gap(to_edge_topic(p.topic), p)
             for p in again

@@ -224,17 +224,17 @@ def bucket_rows(
 ) -> Generator[BucketRow]:
     """Yield the ledger's rows of closed buckets in a time span.
 
-    Rows of old days are packed into one row per day. They are yielded first. Within each event
-    type, rows are in ascending order of their hours. Rows are streamed, so memory use does not
-    depend on their number.
+    Rows of old days, which are packed into one row per day, come first. Within each event type,
+    rows are in ascending order of their hours. Rows are streamed, so memory use does not depend on
+    their number.
 
     Args:
         connection: A transaction of the ledger, which must stay open during the iteration.
         event_type: Name of the event type to read; None reads all types.
         from_s: First hour, Unix seconds.
         to_s: Last hour, Unix seconds, inclusive; None sets no limit.
-        has_days: Whether the ledger has the table of packed days; False for schema versions before
-            6.
+        has_days: Whether the ledger has a table of packed days; False if its schema version is
+            below 6.
 
     Yields:
         One row per closed bucket; nothing if no bucket was closed in the time span.

@@ -91,12 +91,12 @@ def check_digest(
 
 
 def find_damaged_rows(database: Database, *, is_start: bool = False) -> list[DamagedRow]:
-    """Check every row of the ledger that has a digest (a checksum of its values).
+    """Find the damaged rows of the ledger, by comparing each row with its digest (a checksum).
 
     Args:
         database: The ledger (the ETL's state database).
-        is_start: Whether to skip the tables that grow over time, as a driver does when it starts.
-            Their rows are checked whenever they are read.
+        is_start: Whether to skip tables that grow over time, so that a driver starts quickly. Their
+            rows are checked whenever they are read.
 
     Returns:
         One error per damaged row; the errors are not raised. Empty if all rows are intact.

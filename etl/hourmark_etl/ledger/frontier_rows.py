@@ -32,9 +32,9 @@ def put_frontiers(
     """Insert a ledger row for each new event type, and update the rows of known types.
 
     The row of a type stores its frontier (the oldest hour whose bucket is not closed), its sources
-    and its shard (the set of topics that one consumer reads). A source that no longer delivers a
-    known type is kept in the row while its lines may still arrive: until it has been reported by
-    at least one host, and all its hosts have signed off.
+    and its shard (the set of topics that one consumer reads). A source that no longer delivers the
+    type is removed only after its hosts have reported and have all signed off, because until then
+    its lines may still arrive.
 
     Args:
         connection: The caller's transaction.
@@ -96,7 +96,8 @@ def insert_frontier(
 
     Args:
         event_type: Name of the event type.
-        first_s: Hour from which on every hour of the type gets a bucket, Unix seconds.
+        first_s: First hour of the type, Unix seconds. This hour and all later ones have a bucket;
+            earlier hours have one only if old events are back-filled.
         shard: Name of the shard (the set of topics that one consumer reads) to which the type
             belongs.
         sources: Names of the sources that may deliver the type.

@@ -172,10 +172,10 @@ def _frontier(row: Mapping[Any, Any], bucket_seconds: int) -> Frontier:
 def move_open_frontiers(
     database: Database, lease: Lease, moved: Collection[tuple[Frontier, Hour]]
 ) -> None:
-    """Set the next hour to close of event types whose old hours are back-filled.
+    """Change the next hour to close of event types that are back-filled.
 
-    Used to begin with hours before a type's first hour, and to skip hours without events. The
-    module `closing.backfill` chooses the hour.
+    A back-fill creates buckets for hours before the first hour of a type, and skips hours without
+    events. `closing.backfill.advance_backfill` determines the new hours.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -203,25 +203,24 @@ def freeze(
     topics: Mapping[str, Collection[str]],
     hours: Mapping[str, Sequence[Hour]] | None = None,
 ) -> dict[str, tuple[StagingPosition, ...]]:
-    """Freeze open hours: assign their staged rows to their buckets before a check for completeness.
+    """Assign staged rows to the buckets of open hours, before a check of these buckets.
 
-    Staged rows are events that were copied from Kafka to files on storage. Staged rows of earlier
-    hours, which are late events, are assigned to the bucket of the first frozen hour of their type.
-    Rows that are staged later belong to later buckets. `unfreeze_hours` undoes a freeze; `seal`
-    makes it permanent.
+    Staged rows are events that were copied from Kafka to files on storage. Rows of other, earlier
+    hours (late events) are assigned to the next of these buckets of their type. Rows that are
+    staged afterwards belong to later buckets. `unfreeze_hours` undoes a freeze; `seal` makes it
+    permanent.
 
     Args:
         database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
         open_frontiers: The oldest open hour of each type to freeze.
         topics: Topic names on the central cluster by event type, one per site.
-        hours: By event type, several hours to freeze together in ascending order, beginning with
-            the oldest open one. For a missing type, only its oldest open hour is frozen.
+        hours: By event type, the hours to freeze in ascending order, beginning with the oldest open
+            one. By default, only the oldest open hour.
 
     Returns:
-        The staging positions (next offset to stage) of each type's topics at the time of the
-        freeze. Every record below them that belongs to a frozen hour or earlier is in one of these
-        buckets or in an earlier one.
+        The staging positions (next offset to stage) of each type's topics at this moment. All
+        records below them that belong to these hours or earlier ones are now assigned.
 
     Raises:
         StaleDriver: Another process has taken over the lease, or a type's oldest open hour has
@@ -376,9 +375,9 @@ def force_sealed_hours(
     """Remove lost rows from the sealed hours of a type, and set the hours' grade to `forced`.
 
     The content of a sealed hour's bucket is fixed. The grade `forced` states that a bucket was
-    closed by an override although data is missing. For each affected hour, the ledger's reference
-    to its file of unaudited events (events without an audit record) is deleted, because the file
-    may contain lost rows.
+    closed by an operator's override although data is missing. References to files of unaudited
+    events (events without an audit record) of the affected hours are deleted from the ledger,
+    because these files may contain lost rows.
 
     Args:
         connection: The caller's transaction.
@@ -411,18 +410,17 @@ def omit_unwritable_rows(
 ) -> None:
     """Allow a sealed hour to be closed without the rows that cannot be written.
 
-    A sealed hour is not closed yet, but the content of its bucket is fixed. The hour's grade is
-    changed to `forced`: closed by an override although data is missing. The ledger's reference to
-    the hour's file of unaudited events (events without an audit record) is deleted, because the
-    file may contain omitted rows.
+    A sealed hour is not closed yet, but the content of its bucket is fixed. Its grade is changed to
+    `forced`: closed by an operator's override although data is missing. The reference to the hour's
+    file of unaudited events (events without an audit record) is deleted from the ledger, because
+    the file may contain omitted rows.
 
     Args:
         database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
         frontier: The oldest open hour of the type, which is sealed.
         override_text: Readable text about the override, which is added to the manifest.
-        gives_up: Whether the override also permits skipping checks that would have to read a closed
-            bucket that is unreadable.
+        gives_up: Whether checks that require an unreadable closed bucket may also be skipped.
 
     Raises:
         StaleDriver: Another process has taken over the lease, or the type's oldest open hour has
@@ -481,10 +479,10 @@ def _waive(connection: Connection, reporters: Collection[ReportedSource]) -> Non
 
 
 def first_unsealed_hour(frontier: Frontier) -> Hour:
-    """Return the first hour of an event type that is not sealed.
+    """Return the first hour of an event type whose content is not fixed (sealed) yet.
 
-    The content of a sealed hour is fixed. Buckets are published only after they are sealed, so no
-    bucket of the returned hour or of a later one exists on storage.
+    Buckets are published only after they are sealed, so no bucket of the returned hour or of a
+    later one exists on storage.
 
     Args:
         frontier: The oldest open hour of the type, with its seals.
@@ -498,15 +496,15 @@ def record_closed_hours(
 ) -> None:
     """Record published buckets as closed, and advance the oldest open hour of each type past them.
 
-    The given manifests are stored, even if another process published the buckets. The overrides and
-    conflicts of the closed hours are deleted from the ledger. For hours that were closed without
-    some of their rows, the references to files of unaudited events (events without an audit record)
-    are deleted too.
+    The overrides and conflicts of the closed hours are deleted from the ledger. For hours that were
+    closed without some of their rows, the references to files of unaudited events (events without
+    an audit record) are deleted too.
 
     Args:
         database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
-        closings: Published buckets. Those of one type must be those that were sealed, in order.
+        closings: Published buckets with the manifests to store, in ascending order of hours for
+            each type. A bucket may have been published by another process.
 
     Raises:
         StaleDriver: Another process has taken over the lease, or a type's oldest open hour has
@@ -518,9 +516,9 @@ def record_closed_hours(
         f = c.frontier
         assert f.seal is not None
         assert (c.manifest.type, c.manifest.hour) == (f.event_type, str(f.hour))
-        assert f.event_type not in last or (f.hour == last[f.event_type].frontier.after.hour), (
-            "hours close in order"
-        )
+        assert f.event_type not in last or (
+            f.hour == last[f.event_type].frontier.next_frontier.hour
+        ), "hours close in order"
         first.setdefault(f.event_type, f)
         last[f.event_type] = c
     with database.transaction(lease) as connection:
@@ -543,7 +541,7 @@ def record_closed_hours(
 
 def _closed_values(closed: Frontier) -> tuple[HourState, dict[str, Any]]:
     assert closed.seal is not None
-    after, left = closed.after, closed.later_seals
+    after, left = closed.next_frontier, closed.later_seals
     return HourState.SEALED if left else HourState.OPEN, {
         "hour": after.hour.start_s,
         "backfilled_hour": after.backfilled_hour.start_s if after.backfilled_hour else None,

@@ -41,11 +41,14 @@ _BEATING_MS: Final = 10_000  # a driver with so young a heartbeat was running
 
 
 class DriverTakeover(NamedTuple):
-    """A driver that took the lease from another one that was running.
+    """An event in which a driver took over the lease of another driver that was still running.
+
+    A driver is the process that stages events and closes buckets. Takeovers indicate that two
+    drivers were started by mistake.
 
     Attributes:
         at_ms: Time of the takeover, Unix milliseconds.
-        loser: The process that ran, such as `process 4711 on etl-1`.
+        loser: The process that lost the lease, such as `process 4711 on etl-1`.
         winner: The process that took the lease.
     """
 
@@ -56,9 +59,10 @@ class DriverTakeover(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DriverSigns:
-    """The last signs of life in the ledger of the driver that closes hours.
+    """Information in the ledger about the driver, the process that closes hours.
 
-    The ledger is the state database of the ETL. Times are by the driver's clock.
+    Other processes use the heartbeat to determine whether the driver is running. The ledger is the
+    state database of the ETL. Times are by the driver's clock.
 
     Attributes:
         heartbeat_ms: Time of the last heartbeat, Unix milliseconds; None if there was none.
@@ -66,8 +70,8 @@ class DriverSigns:
             since, or if none has ever shut down cleanly.
         pid: Process id of the driver; None if unknown.
         host: Name of the driver's host; empty if unknown.
-        takeovers: The latest cases in which a driver took the lease from one that was running,
-            oldest first.
+        takeovers: The latest takeovers of the lease from a driver that was still running, oldest
+            first.
     """
 
     heartbeat_ms: int | None = None
@@ -83,7 +87,7 @@ class DriverSigns:
 
     @property
     def restart_step(self) -> str:
-        """Return the operator's next step if the driver does not run."""
+        """Return an instruction for the operator to start a driver that is not running."""
         if self.goodbye_ms is not None:
             return (
                 "start it: `hourmark etl run`; alternatively, the next `hourmark run --once` "
@@ -190,7 +194,7 @@ class Heartbeat:
 
 
 def write_heartbeat(database: Database, lease: Lease, now_ms: int) -> None:
-    """Store the current time as the driver's last heartbeat, with this process and its host.
+    """Store the current time as the driver's last heartbeat, with its process id and host name.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -206,10 +210,11 @@ def write_heartbeat(database: Database, lease: Lease, now_ms: int) -> None:
 
 
 def record_takeover(database: Database, lease: Lease, now_ms: int) -> None:
-    """Store that this process has taken the lease from a driver that was running, if it has.
+    """Record that this driver has taken the lease from another driver that was still running.
 
-    Call this function before the first heartbeat. Drivers that a supervisor starts again take the
-    lease from each other, and each looks healthy while it has it.
+    The other driver counts as running if its last heartbeat is at most 10 seconds old, unless it
+    was shut down or its process no longer exists on this host. If it was not running, nothing is
+    recorded. Call this function before the first heartbeat.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -220,6 +225,8 @@ def record_takeover(database: Database, lease: Lease, now_ms: int) -> None:
         StaleDriver: Another process has taken over the lease; nothing was changed.
         Unavailable: The database does not respond.
     """
+    # Two drivers that a supervisor starts again take the lease from each other, and each looks
+    # healthy while it has it: only these records reveal them.
     before, here = read_driver_signs(database), socket.gethostname()
     own = _describe_process(os.getpid(), here)
     was_running = (
@@ -241,13 +248,13 @@ def _write(database: Database, lease: Lease, values: Mapping[str, str]) -> None:
 
 
 def read_driver_signs(database: Database) -> DriverSigns:
-    """Return what the ledger contains about the last driver that closed hours.
+    """Return the heartbeat, the last shutdown and the process of the driver that closes hours.
 
     Args:
         database: The ledger (the ETL's state database).
 
     Returns:
-        The times and the process; without values if no driver has ever written a heartbeat.
+        The stored values; equal to `NO_SIGNS` if no driver has ever written a heartbeat.
     """
     keys = (_SEEN, _GOODBYE, _PROCESS, _TAKEOVERS)
     query = select(meta.c.key, meta.c.value).where(meta.c.key.in_(keys))

@@ -212,17 +212,17 @@ class Blocker:
     since_ms: int
 
     def applies_to(self, frontier: Frontier) -> bool:
-        """Return whether this condition still keeps an hour from being closed.
+        """Return whether this stored condition still keeps an hour from being closed.
 
-        The closer stores conditions when it polls. While it proves and publishes the buckets of a
-        round, which may take minutes, the stored ones are those from before the round.
+        The closer does not update stored conditions while it verifies and publishes buckets, which
+        may take minutes. A condition from before that time is then out of date.
 
         Args:
             frontier: The oldest open hour of the event type.
 
         Returns:
-            False if the condition is of an earlier hour, or if it is a step before the proof and
-            the hour is being proved or published.
+            False if the condition belongs to another hour, or if it concerns a step before the
+            verification and the hour is already being verified or published.
         """
         is_passed = frontier.state is not HourState.OPEN and self.phase.is_regular
         return self.hour == frontier.hour and not is_passed

@@ -65,10 +65,10 @@ class LedgerRules:
         """Add the rules revisions that exist in the Kafka topic of rules but not in the ledger.
 
         A rules revision is one version of the complete declarations of event types, sources and
-        schemas. Call this method after an older copy of the ledger was restored, because the copy
-        lacks later revisions. Hours then wait again for every source of an added revision. If the
-        ledger had no rules at all, no event types are created; call `put` to create the declared
-        types.
+        schemas. Call this method after an older copy of the ledger (the ETL's state database) was
+        restored, because the copy lacks later revisions. Open hours are then not closed before all
+        log sources that the added revisions declare have delivered. If the ledger had no rules at
+        all, no event types are created; call `put` to create the declared types.
 
         Args:
             topic_rules: All revisions in the Kafka topic of rules.
@@ -103,8 +103,8 @@ class LedgerRules:
         """Make a rules revision current, and create the rows of new event types and schemas.
 
         A rules revision is one version of the complete declarations of event types, sources and
-        schemas. All changes are made in one transaction. A repeated call with the same revision has
-        no effect.
+        schemas. All changes to the ledger (the ETL's state database) are made in one transaction. A
+        repeated call with the same revision has no effect.
 
         Args:
             rules: The new revision.
@@ -143,7 +143,7 @@ def merge_rules(connection: Connection, new_rules: RulesBook) -> None:
     """Add the rules revisions and schemas that the ledger does not have yet.
 
     A rules revision is one version of the complete declarations of event types, sources and
-    schemas.
+    schemas. The ledger is the state database of the ETL.
 
     Args:
         connection: The caller's transaction.

@@ -86,18 +86,16 @@ def load_schema_checks(database: Database, checks: dict[int, SchemaCheck]) -> No
 def find_schema_error(
     event_type: str, schema_id: int, known: KnownSchema | DamagedRow | None
 ) -> Finding | None:
-    """Check whether events of a type can be written with a schema id.
-
-    The ledger is the state database of the ETL.
+    """Return the reason why events of a type with a given schema id cannot be stored in a bucket.
 
     Args:
         event_type: Name of the event type.
         schema_id: Schema id of the events.
         known: The ledger's entry for the schema id, the error of its damaged row, or None if the
-            ledger does not have the id.
+            ledger (the ETL's state database) does not have the id.
 
     Returns:
-        The error, which is not raised; None if the events can be written.
+        The reason as an exception, which is not raised; None if the events can be stored.
     """
     if isinstance(known, DamagedRow):
         return Finding(str(known))
@@ -119,7 +117,7 @@ def put_schemas(connection: Connection, schemas: Iterable[tuple[int, KnownSchema
     """Insert the event type and the schema of each schema id that the ledger does not have yet.
 
     Args:
-        connection: The caller's transaction.
+        connection: The caller's transaction on the ledger (the ETL's state database).
         schemas: Pairs of a schema id and its event type and schema.
 
     Raises:

@@ -78,7 +78,7 @@ class CanaryMonitor:
         """Return the time of the newest canary event that has passed each pipeline step.
 
         Args:
-            site: Alias of the site, from `sites`.
+            site: Alias of the site (edge cluster), from `sites`.
 
         Returns:
             Time at which this event was written, in Unix milliseconds by step, in pipeline order.

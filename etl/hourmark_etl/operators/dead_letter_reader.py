@@ -40,7 +40,7 @@ def read_dead_letters_from_topic(
         edge: Settings of the edge cluster.
         records_max: Approximate maximum number of records to read. Each topic-partition gets an
             equal share, rounded up.
-        print_message: Function that prints a readable progress message.
+        print_message: Function that prints a human-readable progress message.
 
     Yields:
         Decoded dead letters of committed transactions, in offset order within each topic-partition.
@@ -90,7 +90,7 @@ def read_dead_letters_from_buckets(
         storage: Storage with the buckets.
         bucket_seconds: Length of a bucket, in seconds.
         letter_filter: Filter whose time span selects the buckets.
-        print_message: Function that prints a readable progress message.
+        print_message: Function that prints a human-readable progress message.
 
     Yields:
         Decoded dead letters, by field name.
@@ -117,7 +117,7 @@ class ReadProgress:
 
     Args:
         total: Expected number of steps.
-        print_message: Function that prints a readable message.
+        print_message: Function that prints a human-readable message.
         unit: Plural noun for the steps, used in messages.
     """
 

@@ -79,9 +79,9 @@ class DeadLetterCount:
 
     Attributes:
         letters: Number of dead letters.
-        first: Earliest time of observation as ISO 8601 text; `~`, which sorts after every time,
-            while the group is empty.
-        last: Latest time of observation as ISO 8601 text; empty while the group is empty.
+        first: Earliest time of observation as ISO 8601 text. For an empty group, this is `~`, which
+            sorts after every time.
+        last: Latest time of observation as ISO 8601 text; "" for an empty group.
     """
 
     letters: int = 0
@@ -101,7 +101,8 @@ class DeadLetterCount:
 class FilteredDeadLetters:
     """Iterable over the dead letters that match a filter, with statistics about the input.
 
-    It can be iterated only once. The statistics are complete after the iteration.
+    Dead letters are input lines that could not be converted to events. The object can be iterated
+    only once. The statistics are complete after the iteration.
 
     Attributes:
         is_complete: Whether the input contains all dead letters of the requested time span, not
@@ -156,7 +157,7 @@ def count_by(
     Args:
         fields: Names of the fields to group by; each is a key of `GROUPS`, such as `reason` or
             `host`.
-        dead_letters: Decoded dead letters.
+        dead_letters: Decoded dead letters (lines that could not be converted to events).
 
     Returns:
         Counts by tuple of values in the order of `fields`. A missing value is "-". After 10,000
@@ -177,7 +178,7 @@ def observation_order(dead_letter: Event) -> tuple[Any, ...]:
     """Return a key that sorts dead letters by time of observation, then by source and position.
 
     Args:
-        dead_letter: Decoded dead letter.
+        dead_letter: Decoded dead letter (line that could not be converted to an event).
 
     Returns:
         Tuple for the parameter `key` of `sorted`.
@@ -192,7 +193,7 @@ def format_dead_letter(dead_letter: Event) -> Iterator[str]:
     Non-printable characters are escaped, so that the input cannot control the terminal.
 
     Args:
-        dead_letter: Decoded dead letter.
+        dead_letter: Decoded dead letter (line that could not be converted to an event).
 
     Yields:
         A headline with time and reason, then one line for each further part.
@@ -223,14 +224,15 @@ def format_dead_letter(dead_letter: Event) -> Iterator[str]:
 
 
 def format_next_steps(dead_letters: Iterable[Event]) -> Iterator[str]:
-    """Yield what an operator does about dead letters, once for each source and reason.
+    """Yield the recommended next step for each source and reason of some dead letters, as text.
 
     Args:
-        dead_letters: Decoded dead letters.
+        dead_letters: Decoded dead letters (lines that could not be converted to events).
 
     Yields:
-        One line for each source and reason, at most five (`STEPS_SHOWN`) and the number of others,
-        and a line with the runbook. Nothing without dead letters.
+        One line for each source and reason. If there are more than five (`STEPS_SHOWN`), one line
+        states the number of the others. The last line names the runbook. Nothing is yielded if
+        there are no dead letters.
     """
     groups: dict[tuple[str, str], list[Event]] = {}
     for letter in dead_letters:

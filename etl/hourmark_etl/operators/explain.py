@@ -119,9 +119,9 @@ class HourFacts:
             reviewed by an operator.
         manifest: Manifest (content of the `_SUCCESS` file) of the hour's closed bucket; None if the
             hour is not closed.
-        following: Manifest of the first closed bucket after an hour before the type's first hour
-            that has no bucket; None otherwise, and if there is no such bucket.
-        driver: Signs of life of the last driver.
+        following: Manifest of the first closed bucket after an hour that precedes the type's first
+            hour and has no bucket; None in all other cases.
+        driver: Last heartbeat and shutdown of the driver.
     """
 
     event_type: str
@@ -140,7 +140,7 @@ class HourFacts:
 
     @property
     def missing_driver(self) -> str | None:
-        """Return a readable message if no ETL driver (`hourmark etl run`) is running.
+        """Return a human-readable message if no ETL driver (`hourmark etl run`) is running.
 
         Returns:
             The message; None if the driver's last heartbeat is at most 20 seconds old, and it was
@@ -154,8 +154,8 @@ class Reason:
     """Reason why an hourly bucket is or is not closed, with the next step for the operator.
 
     Attributes:
-        what: Readable cause.
-        do: Readable next step.
+        what: Human-readable cause.
+        do: Human-readable next step.
         since_ms: Time at which the cause began, Unix milliseconds; None if unknown.
     """
 
@@ -168,16 +168,22 @@ class Reason:
 class Explanation:
     """Explanation of why an hourly bucket of an event type is not closed, or of how it was closed.
 
+    The state of the hour is one of:
+
+    - `closed`: its bucket is closed.
+    - `open`, `frozen`, `sealed`: it is the next hour to close. It waits for records, is being
+      compared with the audit records, or is being written.
+    - `later`: other hours must be closed first, or it is not certain yet that it gets a bucket.
+    - `skipped`: it had no events when later hours were closed, so it has no bucket.
+    - `before-first`: it precedes the type's first bucket.
+    - `damaged`: the ledger row of the type is damaged.
+    - `unknown-type`: the event type does not exist.
+
     Attributes:
         event_type: The event type.
         hour: The hour, as text.
-        state: `closed`; `skipped` for an hour without a bucket between back-filled buckets, which
-            held nothing; for the type's oldest open hour, `open` (waiting for records), `frozen`
-            (being compared with the audit records) or `sealed` (being written); `later` for an hour
-            after it, and for an hour that may still be back-filled; `before-first` for an hour
-            before the type's first bucket; `damaged` if the type's ledger row is damaged; or
-            `unknown-type`.
-        summary: One readable sentence.
+        state: State of the hour.
+        summary: One human-readable sentence.
         frontier: The type's oldest open hour as text, to which the reasons apply; None for a closed
             hour, a damaged type and an unknown type.
         reasons: Reasons, the most important first.
@@ -324,13 +330,11 @@ def _before_first(facts: HourFacts, f: Frontier) -> Explanation:
 def explain_closed_hour(event_type: str, hour: Hour, manifest: Manifest | None) -> Explanation:
     """Explain how a bucket was closed, based on its manifest.
 
-    The ledger is the state database of the ETL.
-
     Args:
         event_type: Event type of the bucket.
         hour: Hour of the bucket.
-        manifest: Manifest of the bucket (content of its `_SUCCESS` file); None if the ledger has no
-            bucket for the closed hour.
+        manifest: Manifest of the bucket (content of its `_SUCCESS` file); None if the ledger (the
+            ETL's state database) has no bucket for the closed hour.
 
     Returns:
         An explanation with the state `closed`. Without a manifest, it describes an inconsistent
@@ -405,16 +409,17 @@ def _summary(facts: HourFacts, f: Frontier) -> str:
 
 
 def format_hours_before(f: Frontier, hour: Hour, noun: str) -> str:
-    """Format how many hours of a type close before a given later hour.
+    """Describe how many hours of an event type must be closed before a given hour.
 
     Args:
         f: Oldest open hour of the type.
-        hour: The later hour.
+        hour: The given hour, which must be later.
         noun: Singular noun for an hour, such as `earlier hour`.
 
     Returns:
-        A text such as `3 earlier hours`. Without a number while the type is back-filled, as hours
-        that hold nothing are skipped.
+        A phrase such as `3 earlier hours`. While hours before the type's first hour are being
+        closed, the number is unknown, because empty hours are skipped; the phrase is then
+        `non-empty earlier hours`.
     """
     if f.hour < f.first_hour:
         return f"non-empty {noun}s"
@@ -502,14 +507,14 @@ def _nothing_known(f: Frontier) -> Reason:
 
 
 def describe_running_step(frontier: Frontier) -> str | None:
-    """Describe what the closer does with an hour whose rows it has assigned to its bucket.
+    """Describe the step that is running to close an event type's oldest open hour.
 
     Args:
-        frontier: The oldest open hour of an event type.
+        frontier: The oldest open hour of the type.
 
     Returns:
-        A text such as `its bucket, which is being written, together with 2 further buckets`; None
-        if the hour is open or its ledger row is damaged.
+        A phrase such as `its proof, which is running` or `its bucket, which is being written`; None
+        if the hour still waits for records or its ledger row is damaged.
     """
     if frontier.state is HourState.FROZEN:
         return "its proof, which is running"
@@ -617,8 +622,8 @@ def format_explanation(explanation: Explanation, now_ms: int) -> Iterator[str]:
         now_ms: Current time, Unix milliseconds. It is used to compute the time until the deadline.
 
     Yields:
-        A headline, a line for each reason, a line with the next step after the reasons that share
-        it, and a line with the deadline if there is one.
+        A headline; the reasons, one per line, each group of reasons with its common next step; and
+        the deadline, if there is one.
     """
     yield f"{explanation.event_type} {explanation.hour}: {explanation.summary}"
     word = "waits for" if explanation.state in ("open", "frozen", "sealed", "later") else "because"

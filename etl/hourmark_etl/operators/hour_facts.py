@@ -31,7 +31,7 @@ from hourmark_etl.storage import open_storage
 
 
 def read_frontier(database: Database, event_type: str, bucket_seconds: int) -> Frontier | None:
-    """Return the oldest hour of an event type whose bucket is not closed.
+    """Return the oldest hour of an event type whose bucket is not closed, with its state.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -39,7 +39,7 @@ def read_frontier(database: Database, event_type: str, bucket_seconds: int) -> F
         bucket_seconds: Length of a bucket in seconds.
 
     Returns:
-        The frontier; None if the ledger does not have the type.
+        The oldest open hour; None if the ledger does not have the type.
     """
     return next(iter(frontiers(database, bucket_seconds, [event_type])), None)
 
@@ -47,7 +47,9 @@ def read_frontier(database: Database, event_type: str, bucket_seconds: int) -> F
 def read_manifests(
     database: Database, frontier: Frontier | None, event_type: str, hour: Hour
 ) -> tuple[Manifest | None, Manifest | None]:
-    """Return the manifest of an hour's bucket, or else of the bucket that skips the hour.
+    """Read the manifest of an hour's bucket, or of the next bucket if the hour was skipped.
+
+    Hours before an event type's first hour are skipped, and have no bucket, if they have no events.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -56,9 +58,8 @@ def read_manifests(
         hour: The hour.
 
     Returns:
-        The manifest of the hour's own bucket, and that of the first bucket after it. The first is
-        None if the hour has no closed bucket. The second is None if it has one, if no later bucket
-        is closed, and for hours that a back-fill cannot have skipped.
+        A pair of manifests, of which at most one is not None: that of the hour's own bucket, and
+        that of the first closed bucket after an hour that may have been skipped.
 
     Raises:
         DamagedRow: A ledger row of the buckets is damaged.
@@ -72,7 +73,7 @@ def read_manifests(
 def read_hour_facts(
     database: Database, config: Config, event_type: str, hour: Hour, now_ms: int
 ) -> HourFacts:
-    """Read everything from the ledger that explains the state of one hourly bucket.
+    """Read everything from the ledger that is needed to explain the state of one hourly bucket.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -82,7 +83,7 @@ def read_hour_facts(
         now_ms: Current time, Unix milliseconds.
 
     Returns:
-        The facts for `explain_hour`.
+        The input for `explain_hour`.
 
     Raises:
         DamagedRow: A ledger row of the hour's bucket is damaged.

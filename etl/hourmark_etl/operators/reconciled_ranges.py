@@ -20,7 +20,7 @@ from hourmark_etl.closing.proof.evidence import (
 from hourmark_etl.closing.proof.promises import UnmetPromise, compare_ranges
 from hourmark_etl.closing.units import Listing, plan_units
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.staged.listings import find_promises_between, read_groups_of_hour
+from hourmark_etl.ledger.staged.listings import find_audit_groups_between, read_groups_of_hour
 from hourmark_etl.model import NO_AUDIT_OFFSETS, AuditOffsets
 from hourmark_etl.storage import Storage
 
@@ -54,9 +54,9 @@ def unmet_ranges(
         unit_bytes_max: Maximum size in bytes of the rows that are in memory at once.
 
     Returns:
-        One readable line with host, path and bytes for each range, at most 20, and a last line with
-        the number of further ranges. Empty if all promised events are staged. None if some of the
-        staged rows are in files that have already been deleted.
+        One human-readable line with host, path and bytes for each range, at most 20, and a last
+        line with the number of further ranges. Empty if all promised events are staged. None if
+        some of the staged rows are in files that have already been deleted.
 
     Raises:
         Unreadable: A staged file is missing or damaged.
@@ -66,7 +66,9 @@ def unmet_ranges(
     if sum(g.rows for g in groups) < staged_rows:
         return None
     units = plan_units([Listing(event_type, hour_s, tuple(groups))], unit_bytes_max)
-    audits = find_promises_between(database, event_type, [hour_s], NO_AUDIT_OFFSETS, below_offsets)
+    audits = find_audit_groups_between(
+        database, event_type, [hour_s], NO_AUDIT_OFFSETS, below_offsets
+    )
     items: list[StagedRowsItem | AuditFilesItem] = [
         *(StagedRowsItem(unit, (0,), ()) for unit in units),
         *plan_promise_items(audits),

@@ -64,9 +64,9 @@ def read_type_facts(
 
     Returns:
         A pair of lists, each of which may be empty. The first has the counts of each event type,
-        sorted by name. The second has the staged files, of all types, whose row count differs from
-        the total of their groups in the ledger. A group contains the rows of one event type and
-        hour in one file.
+        sorted by name. The second has the staged files (copies of Kafka records) of all types whose
+        row count differs from the total of their groups in the ledger. A group contains the rows of
+        one event type and hour in one file.
 
     Raises:
         DamagedRow: The ledger row of a bucket is damaged.
@@ -238,8 +238,8 @@ def known_origin_hours(type_facts: TypeFacts, window: ReconciliationWindow) -> s
         window: Hours to consider.
 
     Returns:
-        Unix seconds at the start of each hour with staged rows, promised events or a closed bucket;
-        empty if there are none.
+        Unix seconds at the start of each hour with events that were copied from Kafka, events that
+        audit records state, or a closed bucket; empty if there are none.
     """
     known = (
         {origin_s for _, origin_s in type_facts.staged_rows}
@@ -251,9 +251,7 @@ def known_origin_hours(type_facts: TypeFacts, window: ReconciliationWindow) -> s
 
 
 def bucket_counts(manifest: Manifest, hour_s: int) -> BucketCounts:
-    """Extract the counts that are compared with the ledger from the manifest of a closed bucket.
-
-    The ledger is the state database of the ETL.
+    """Extract the event counts from a closed bucket's manifest, to compare them with the ledger.
 
     Args:
         manifest: Manifest of the bucket, which is the parsed content of its `_SUCCESS` file.

@@ -38,8 +38,8 @@ class ReconciliationStage(enum.StrEnum):
     """Pipeline stage at which two counts of the same events differ.
 
     The value of each member is the name that `hourmark audit` prints, such as `staging`. A group
-    contains the rows of one event type and hour in one staged file. Audit records promise a number
-    of events for each byte range of a log file.
+    contains the rows of one event type and hour in one staged file, which holds copies of Kafka
+    records. Audit records promise a number of events for each byte range of a log file.
 
     Attributes:
         STAGING: The row count of a staged file differs from the total of its groups.
@@ -64,8 +64,8 @@ class CountDifference:
         event_type: Name of the event type.
         hour: Hour of the events as text; the bucket's hour if the whole bucket is affected.
         stage: Pipeline stage at which the counts differ.
-        detail: Readable description of the difference.
-        ranges: Readable lines about the affected byte ranges of log files; empty if they are
+        detail: Human-readable description of the difference.
+        ranges: Human-readable lines about the affected byte ranges of log files; empty if they are
             unknown.
     """
 
@@ -162,8 +162,8 @@ class TypeFacts:
         oldest_open_s: Oldest hour whose bucket is not closed.
         settled_below: Exclusive end offsets of the audit topics, by site (edge cluster). Audit
             records below these offsets were compared with the closed buckets of their hours.
-        proof_errors: Readable errors of the last check that all promised events are present; empty
-            if it succeeded.
+        proof_errors: Human-readable errors of the last check that all promised events are present;
+            empty if it succeeded.
         staged_rows: Number of rows in staged files, by pair of bucket and origin hour. The bucket
             is `UNLISTED` for rows that are not assigned to a bucket yet.
         promised: Number of promised events, by origin hour.
@@ -330,14 +330,13 @@ def _is_open(facts: TypeFacts, listed_s: int | None) -> bool:
 
 
 def may_have_waived(type_facts: TypeFacts, origin_s: int) -> bool:
-    """Return whether a bucket may have been closed without some promised events of an hour.
+    """Return whether a bucket may have been closed without some of an hour's promised events.
 
-    An event is promised if the audit record of an acknowledged byte range counts it. Promised
-    events may be missing if the bucket of the hour, or of any later hour, was closed with a grade
-    other than `proved`.
+    Promised events are those that audit records count. They may be missing from the bucket of their
+    hour, or of any later hour, if it was closed with a grade other than `proved`.
 
     Args:
-        type_facts: Counts about one event type from the ledger.
+        type_facts: Counts about one event type from the ledger (the ETL's state database).
         origin_s: Unix seconds at the start of the hour.
 
     Returns:
@@ -453,7 +452,7 @@ def make_difference(
         type_facts: Counts about the event type; only the type and the bucket length are used.
         hour_s: Unix seconds at the start of the hour.
         stage: The stage at which the counts differ.
-        detail: Readable description of the difference.
+        detail: Human-readable description of the difference.
 
     Returns:
         A difference whose `ranges` is empty.

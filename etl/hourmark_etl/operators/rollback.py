@@ -68,7 +68,7 @@ def permanent_obstacles(
     """Yield the reasons that prevent a downgrade even after the ledger schema is migrated down.
 
     Args:
-        connection: Connection with an open transaction on the ledger.
+        connection: Connection with an open transaction on the ledger (the ETL's state database).
         revision: The current schema version of the ledger.
         older_version: Version of Hourmark to downgrade to.
         bucket_seconds: Length of a bucket in seconds.

@@ -65,7 +65,7 @@ class LedgerFacts:
         blockers: Maps each event type to the condition that keeps its next bucket from being
             closed. Types without a known condition are absent.
         reporters: Latest report of each log source of each host.
-        driver: Signs of life of the last driver.
+        driver: Last heartbeat and shutdown of the driver.
         set_aside: Number of records that no bucket can contain and that no operator has reviewed.
         unreadable: Names of the Kafka topic-partitions that cannot be read.
         progressing: Event types that work through a backlog, so that an overdue hour without a
@@ -87,7 +87,7 @@ class LedgerFacts:
 
     @property
     def missing_driver(self) -> str | None:
-        """Return a readable message if no ETL driver is running; None if one is running."""
+        """Return a human-readable message if no ETL driver is running; None if one is running."""
         return self.driver.describe_missing(self.now_ms)
 
 
@@ -197,10 +197,13 @@ def find_problems(facts: LedgerFacts) -> Iterator[Problem]:
         facts: The contents of the ledger.
 
     Yields:
-        One problem for each wrong clock, each silent host and each log source that is behind, one
-        for all unreadable topic-partitions, and one for all unreviewed records. Event types that
-        wait for the same reason share one problem; if no driver is running, this is their common
-        reason. Nothing if there is no problem.
+        One problem for each of the following, if it applies:
+
+        - the driver reads no reports of hosts
+        - a clock is wrong, a host no longer reports, or a log source is behind
+        - Kafka topic-partitions cannot be read
+        - buckets of one or more event types are not closed, for a common reason
+        - records that no bucket can contain have not been reviewed
     """
     heard_ms = max((r.heard_at_ms for r in facts.reporters), default=None)
     overriding = _overriding_cause(facts, heard_ms)

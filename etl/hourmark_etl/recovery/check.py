@@ -68,9 +68,7 @@ class LedgerFault(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LedgerFinding:
-    """An inconsistency within the ledger, or between the ledger and storage or Kafka.
-
-    The ledger is the state database of the ETL.
+    """An inconsistency within the ledger (the ETL's state database), or with storage or Kafka.
 
     Attributes:
         kind: Type of the inconsistency.
@@ -92,12 +90,12 @@ def check_ledger(
 ) -> list[LedgerFinding]:
     """Check a ledger for internal inconsistencies, and compare it with storage and Kafka.
 
-    A running driver may cause temporary inconsistencies. If any are found, the check is repeated,
-    and only inconsistencies that are found both times are returned.
+    A running ETL driver may cause temporary inconsistencies. If any are found, the check is
+    repeated, and only inconsistencies that are found both times are returned.
 
     Args:
         database: The ledger (the ETL's state database).
-        storage: Storage with buckets and staged files.
+        storage: Storage with buckets and staged files (copies of Kafka records).
         bucket_seconds: Length of a bucket in seconds.
         central: The central Kafka cluster.
 
@@ -134,14 +132,11 @@ def check_ledger(
 def check_chains(
     database: Database, known_frontiers: Collection[Frontier]
 ) -> Iterator[LedgerFinding]:
-    """Check that the closed buckets of each event type have no gap up to the oldest open one.
+    """Check that the closed buckets of each event type have no gap up to the oldest open hour.
 
-    Only hours before the type's first hour may be missing: a back-fill skips those that hold
-    nothing.
-
-    The content of the oldest open bucket of a type may already be fixed ("sealed"). The ledger must
-    then contain a seal, which is the stored result of the proof of completeness. Otherwise, it must
-    not contain one.
+    Gaps are allowed only before the type's first hour, where hours without events have no bucket.
+    The function also checks that the ledger contains a seal (the stored result of the proof of
+    completeness) for an oldest open hour if, and only if, the hour is in the state `SEALED`.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -208,8 +203,8 @@ def _split_backfilled(connection: Connection, f: Frontier) -> tuple[int | None, 
 def check_late_hours(database: Database, bucket_seconds: int) -> Iterator[LedgerFinding]:
     """Check that the table `late_hours` is consistent with the manifests of closed buckets.
 
-    The table records which buckets contain late events (events of earlier hours). If a row is
-    missing, searches for duplicates skip the bucket.
+    The table states which buckets contain late events (events of earlier hours). The search for
+    duplicates uses it, and would not read a bucket whose row is missing.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -267,8 +262,10 @@ def check_groups(
     """Check the assignment of staged rows to buckets, and the row counts of staged files.
 
     A staged file contains copies of Kafka records. A group contains the rows of one event type and
-    hour in one file. It must be assigned to the bucket of its hour or of a later hour. The row
-    counts of the groups must add up to the row count of the file.
+    hour in one file. The following is checked:
+
+    - A group is assigned only to the bucket of its hour or of a later hour.
+    - The row counts of the groups in a file add up to the row count of the file.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -472,7 +469,9 @@ def _file_problems(
 
 
 def check_positions(database: Database, central: CentralCluster) -> Iterator[LedgerFinding]:
-    """Check that each staging position (next offset to stage) lies within the log of its topic.
+    """Check that each staging position lies within the log of its topic.
+
+    A staging position is the next offset of a partition to copy from Kafka to storage.
 
     Args:
         database: The ledger (the ETL's state database).

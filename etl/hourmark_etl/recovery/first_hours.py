@@ -23,7 +23,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class FirstHours(BaseModel, frozen=True, extra="forbid"):
-    """A JSON file on storage that records the hour of each event type's first bucket.
+    """Content of a JSON file on storage that records the hour of each event type's first bucket.
 
     The file is used to rebuild a lost ledger (the ETL's state database).
 
@@ -63,10 +63,11 @@ class FirstHours(BaseModel, frozen=True, extra="forbid"):
 
 
 def record_first_hours(storage: Storage, database: Database, bucket_seconds: int) -> None:
-    """Write the hours of event types' first buckets to storage, unless they are already recorded.
+    """Record the hour of each event type's first bucket in a file on storage.
 
-    The recorded hours are needed to rebuild a lost ledger. If a file is damaged, a warning is
-    logged and its types are recorded again. Call this function at startup and when types are added.
+    The file is needed to rebuild a lost ledger. Hours that an intact file contains are not recorded
+    again. If a file is damaged, a warning is logged, and its hours are written to a new file. Call
+    this function at startup and when types are added.
 
     Args:
         storage: Storage to write to.

@@ -33,13 +33,14 @@ _LOG = logging.getLogger(__name__)
 class LostEndDetector:
     """Detects Kafka logs that have lost records at their end, by comparing them with staged files.
 
-    Staged files contain copies of Kafka records. Only files that the ledger does not list are used.
-    Such files exist if the ledger is an older copy. Each log is compared once after the driver has
-    started.
+    Staged files contain copies of Kafka records, and so show how far a log once reached. If the
+    ledger (the ETL's state database) is an older copy, it does not list the newest staged files,
+    and the loss would not be detected otherwise. Only files that the ledger does not list are used.
+    Each log is compared once after the ETL driver has started.
 
     Args:
         storage: Storage with the staged files.
-        database: The ledger (the ETL's state database).
+        database: The ledger.
         central: The central cluster.
         topics: Names of the topics on the central cluster.
     """
@@ -76,18 +77,21 @@ class LostEndDetector:
     def is_done(self) -> bool:
         """Return whether all logs have been compared with the staged files.
 
-        Call `poll` until this property is True. Do not delete staged files before then.
+        Call `poll` until this property is True. Do not delete staged files (copies of Kafka
+        records) before then.
         """
         return self._events is not None and not self._events
 
     def poll(self, lease: Lease, now_ms: int) -> None:
         """Compare logs with staged files, and store lost records as offset gaps in the ledger.
 
-        An offset gap is a range of offsets whose records are missing. The ledger is the state
-        database of the ETL. A gap in an audit topic keeps the hours of all event types open until
-        an operator's override accepts it. A gap in an event topic is accepted automatically,
-        because audit records show which events are missing. If an event topic cannot be read, the
-        next call tries again. When all logs have been compared, further calls do nothing.
+        Staged files hold copies of Kafka records. An offset gap is a range of offsets whose records
+        are missing. A gap in an audit topic keeps the hours of all event types open until an
+        operator's override accepts it. A gap in an event topic is accepted automatically, because
+        audit records show which events are missing.
+
+        If an event topic cannot be read, the next call tries again. When all logs have been
+        compared, further calls do nothing.
 
         Args:
             lease: Lease of the closer, the process that closes hours.

@@ -79,8 +79,8 @@ class OffsetBackupFile(BaseModel, frozen=True, extra="forbid"):
         commit: Commit number of the ledger when the file was written.
         checks: Last successful check of each edge partition.
         gaps: All offset gaps in the ledger.
-        staged: Offsets up to which audit topics have been staged; empty if version 0.3.0 wrote the
-            file.
+        staged: Offsets up to which audit topics have been copied to storage; empty if version 0.3.0
+            wrote the file.
     """
 
     format: Literal[1]
@@ -291,12 +291,14 @@ def record_lost_ends(
     known_offsets: OffsetBackup,
     lost_ends: Collection[OffsetGap],
 ) -> None:
-    """Write a backup file with the offset gaps that a rebuild has found at the ends of logs.
+    """Write a backup file with the offset gaps that a ledger rebuild has found at the ends of logs.
 
-    Call this function before the rebuilt ledger (the ETL's state database) is committed. When a log
-    that has lost records grows again, the loss can no longer be detected from the log. A later
-    rebuild then depends on this file. The new file includes the gaps of the existing files and
-    replaces them. If `known_offsets` is incomplete, the existing files are kept.
+    An offset gap is a range of offsets whose records are missing. Call this function before the
+    rebuilt ledger (the ETL's state database) is committed. When a log grows again, it no longer
+    shows that it has lost records, and a later rebuild needs this file.
+
+    The new file includes the gaps of the existing files and replaces them. If `known_offsets` is
+    incomplete, the existing files are kept.
 
     Args:
         storage: Storage for the backup file.

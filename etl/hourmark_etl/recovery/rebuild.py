@@ -53,7 +53,7 @@ from hourmark_etl.recovery.storage_scan import (
     BucketChain,
     audit_next,
     find_used_epochs,
-    is_named_before,
+    has_predecessor,
     read_chain,
     scan_unaudited_files,
 )
@@ -158,7 +158,7 @@ class _Rebuild:
         closed = read_chain(self.sources.storage, event_type, self.sources.bucket_seconds)
         for at, (hour, manifest) in enumerate(closed):
             before = closed[at - 1][0] if at else None
-            if before and before.next() != hour and not is_named_before(manifest, before):
+            if before and before.next() != hour and not has_predecessor(manifest, before):
                 self.result.notes.append(f"{event_type}: no bucket between {before} and {hour}")
             self.commits.add(manifest.ledger_commit)
             self.ledgers.add(manifest.ledger)
@@ -360,7 +360,7 @@ class _Rebuild:
 def check_ledger_is_empty(connection: Connection, rules: RulesBook) -> None:
     """Check that a ledger (the ETL's state database) is empty, so that it can be rebuilt.
 
-    Data that is written by the start of a driver or by `hourmark types apply` is ignored.
+    Data that is written by the start of an ETL driver or by `hourmark types apply` is ignored.
 
     Args:
         connection: Connection to the ledger.

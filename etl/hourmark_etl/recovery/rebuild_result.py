@@ -12,9 +12,7 @@ from hourmark_etl.topics import CentralCluster
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RebuildSources:
-    """The sources from which a lost ledger is rebuilt.
-
-    The ledger is the state database of the ETL.
+    """The sources from which a lost ledger (the ETL's state database) is rebuilt.
 
     Attributes:
         storage: Storage with buckets and staged files (copies of Kafka records).
@@ -44,7 +42,7 @@ class RebuildResult:
         commit: Commit number of the rebuilt ledger.
         types: Number of event types.
         buckets: Number of closed buckets.
-        staged_files: Number of staged files that are reused.
+        staged_files: Number of staged files (copies of Kafka records) that are reused.
         lost: Human-readable descriptions of open offset gaps (missing records). Hours stay open
             until an operator's override accepts these gaps.
         notes: Other human-readable messages for the operator.

@@ -65,17 +65,17 @@ from hourmark_etl.topics import CentralTopicNames
 
 @dataclasses.dataclass(kw_only=True)
 class StagedFileRecovery:
-    """Adds staged files that are still needed to the rebuilt ledger.
+    """Adds the staged files that are still needed to a rebuilt ledger.
 
-    A staged file contains records that were copied from Kafka. The keys of the mappings `spans`,
-    `ends` and `epochs` are pairs of topic id and partition number.
+    A staged file contains records that were copied from Kafka. The ledger is the state database of
+    the ETL. The mappings have pairs of topic id and partition number as keys.
 
     Attributes:
         connection: Connection to the rebuilt ledger, in the rebuild's transaction.
         storage: Storage with the staged files.
         ledger: Id of the ledger. Files of other ledgers are ignored.
         added_paths: Paths of the files that were added.
-        spans: Offset ranges in the added files that are needed according to `add_needed_files`.
+        spans: Offset ranges in the added files that are needed.
         ends: Highest end offset (exclusive) of the partition in any file.
         epochs: Maps each leader epoch of the partition to the offset after the last record of this
             epoch in any file.
@@ -98,9 +98,10 @@ class StagedFileRecovery:
     def add_needed_files(self, is_needed: Callable[[OffsetSpan], bool]) -> None:
         """Add all staged files that contain needed offsets to the ledger.
 
-        A staged file contains records that were copied from Kafka. The method reads the
-        descriptions of all staged files on storage and updates the attributes. It can be called
-        again with a different condition. Each file is added only once.
+        A staged file contains records that were copied from Kafka. The ledger is the state database
+        of the ETL. The method reads the descriptions of all staged files on storage, and records
+        what it finds in the attributes. It can be called again with a different condition. Each
+        file is added only once.
 
         Args:
             is_needed: Function that returns whether an offset range contains a needed offset.
@@ -157,7 +158,8 @@ class OffsetRebuilder:
     whose records are missing.
 
     Attributes:
-        connection: Connection to the rebuilt ledger, in the rebuild's transaction.
+        connection: Connection to the rebuilt ledger (the ETL's state database), in the rebuild's
+            transaction.
         sources: The sources to read.
         result: Result of the rebuild, to which notes, gaps and counts are added.
         topics: Names of the topics on the central cluster.

@@ -37,12 +37,12 @@ class BucketChain:
         first: Hour of the first bucket.
         last: Manifest of the last bucket.
         frontier: The hour after the last bucket.
-        closed_next: By topic id and partition, an offset such that all events at lower offsets are
-            in these buckets. The offsets are those of the last bucket that was closed at least one
-            hour (`EARLIEST_MS`) before the start of `frontier`: no event that was read from Kafka
-            by then can belong to `frontier` or a later hour. Empty if there is no such bucket.
-        runs: First and last hour of each run of buckets without an hour missing in between,
-            ascending. Hours between runs held nothing when they were skipped by a back-fill.
+        closed_next: Offset by topic id and partition; the buckets contain all events at lower
+            offsets. The offsets are from the manifest of the last bucket that was closed at least
+            one hour (`EARLIEST_MS`) before the start of `frontier`, because no event that was read
+            from Kafka by then belongs to a later bucket. Empty if there is no such bucket.
+        runs: First and last hour of each series of buckets without a gap, ascending. The hours
+            between two series had no events and were skipped.
     """
 
     first: Hour
@@ -71,7 +71,7 @@ class BucketChain:
         )
 
     def last_before(self, hour: Hour) -> Hour | None:
-        """Return the last hour with a bucket before a given hour; None if there is none."""
+        """Return the latest hour before a given hour that has a bucket; None if there is none."""
         before = [(first, last) for first, last in self.runs if first < hour]
         return min(before[-1][1], hour.previous()) if before else None
 
@@ -134,7 +134,7 @@ def read_chain(
         for hour, marker in zip(hours, markers, strict=True)
     ]
     for marker, ((hour, _), (after, manifest)) in zip(markers, pairwise(chain), strict=False):
-        if (hour.next() == after or is_named_before(manifest, hour)) and (
+        if (hour.next() == after or has_predecessor(manifest, hour)) and (
             manifest.previous != PreviousMarker.from_marker(str(hour), marker)
         ):
             raise BadMarker(
@@ -145,8 +145,10 @@ def read_chain(
     return chain
 
 
-def is_named_before(manifest: Manifest, hour: Hour) -> bool:
-    """Return whether a marker refers to the bucket of an hour as the one before it.
+def has_predecessor(manifest: Manifest, hour: Hour) -> bool:
+    """Return whether a bucket's manifest names the bucket of a given hour as its predecessor.
+
+    The manifest of each bucket refers to the previous bucket of the same event type.
 
     Args:
         manifest: Manifest of the later bucket.
@@ -158,8 +160,8 @@ def is_named_before(manifest: Manifest, hour: Hour) -> bool:
 def list_batch_folders(storage: Storage) -> list[str]:
     """Return the folders on storage that contain staged files.
 
-    A staged file contains records that were copied from Kafka. Folders that are not recorded in the
-    ledger (the ETL's state database) are included.
+    A staged file contains records that were copied from Kafka. All folders are returned, including
+    those that are not recorded in the ledger (the ETL's state database).
 
     Args:
         storage: Storage to list.
@@ -237,8 +239,9 @@ def find_used_epochs(storage: Storage, bucket_seconds: int) -> set[int]:
     """Return all lease epochs that appear in the names of folders and files on storage.
 
     A lease epoch is a fencing token: a number that increases each time a process takes over a
-    lease. A rebuilt ledger must use higher epochs than these. Epochs appear in the names of folders
-    with staged files, and of files with unaudited events (events without an audit record).
+    lease. A rebuilt ledger (the ETL's state database) must use higher epochs than these. Epochs
+    appear in the names of folders with staged files (copies of Kafka records), and of files with
+    unaudited events (events without an audit record).
 
     Args:
         storage: Storage to list.

@@ -61,7 +61,8 @@ def checkpoint_dir(scratch_dir: Path, shard: str) -> Path:
     Args:
         scratch_dir: Folder for temporary files. A relative path is resolved against the working
             directory.
-        shard: Name of the shard, which is a set of event types that one streaming query stages.
+        shard: Name of the shard, which is a set of event types that one streaming query copies from
+            Kafka to storage.
 
     Returns:
         An absolute path; the folder may not exist yet.
@@ -79,7 +80,7 @@ class Consumer:
     Args:
         spark: Spark session of the driver.
         config: The complete configuration.
-        database: Database of the ledger, which stores the offsets.
+        database: The ledger, which stores the offsets.
         cluster_id: Id of the central Kafka cluster.
         clock: Clock for the time of commits.
         on_commit: Function that is called after each commit with the batch and its duration in
@@ -285,7 +286,7 @@ def restart_truncated_partitions(
     and hours stay open until an operator's override accepts the loss.
 
     Args:
-        database: Database of the ledger, which stores the positions.
+        database: The ledger (the ETL's state database), which stores the positions.
         lease: Lease of the consumer that stages the partitions.
         central: The central cluster.
         cluster_id: Id of the central cluster.
@@ -311,9 +312,9 @@ def restart_truncated_partitions(
 def build_batch(
     results: Sequence[TaskResult], cluster_id: str, shard: str, now_ms: int
 ) -> StagedBatch:
-    """Combine the results of all tasks into one batch for the ledger, the ETL's state database.
+    """Combine the results of all Spark tasks of a micro-batch into one batch for the ledger.
 
-    The caller must commit the batch.
+    The caller must commit the batch to the ledger, which is the state database of the ETL.
 
     Args:
         results: Results of all tasks. The offset ranges of each partition must be contiguous.
@@ -367,7 +368,7 @@ def build_batch(
 
 
 def collect_read_errors(results: Sequence[TaskResult], now_ms: int) -> list[ReadError]:
-    """Return the read errors of all tasks of a batch.
+    """Return the Kafka partitions that the Spark tasks of a batch could not read completely.
 
     Partitions whose logs have lost records are omitted; `restart_truncated_partitions` handles
     them.
@@ -393,12 +394,12 @@ def collect_read_errors(results: Sequence[TaskResult], now_ms: int) -> list[Read
 class ShardConsumers:
     """Runs one staging consumer per shard in the driver process.
 
-    A shard is a set of event types that one Spark streaming query stages. Call `check`
-    periodically, and call `stop` before the process ends.
+    A shard is a set of event types that one Spark streaming query copies from Kafka to storage.
+    Call `check` periodically, and call `stop` before the process ends.
 
     Args:
         make_consumer: Function that creates a consumer, given the name of its shard.
-        database: Database of the ledger, which lists all shards.
+        database: The ledger (the ETL's state database), which lists all shards.
         shard_names: Names of the shards to run. If empty, all shards in the ledger are run,
             including those that are added later.
     """

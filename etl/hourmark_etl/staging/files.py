@@ -180,8 +180,9 @@ def read_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
 def load_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
     """Read columns of all rows of a staged file and verify their digests.
 
-    Unlike `read_all`, this function raises different exceptions for a missing file and a damaged
-    file. `read_all` raises `Unreadable` in both cases.
+    A staged file is a Parquet file with records that were copied from Kafka. Unlike `read_all`,
+    this function raises different exceptions for a missing file and a damaged file. `read_all`
+    raises `Unreadable` in both cases.
 
     Args:
         storage: Storage of the file.

@@ -95,12 +95,13 @@ def _read_span(span: Sequence[Any], bytes_max: int, begin: Sequence[int] | None)
 def find_resume_offset(position: StagingPosition, log_start: int) -> StartOffset | None:
     """Return the offset and leader epoch from which to resume reading a partition.
 
-    The result is the offset after the last staged record, and the leader epoch of this record. The
-    staging position (next offset to stage) is not suitable. Control records before it may have a
-    later epoch, and the broker would then report a false truncation.
+    The result is the offset after the last staged record, with the leader epoch of this record. It
+    allows the broker to detect a truncated log (KIP-320). The staging position (next offset to copy
+    to storage) cannot be used for this purpose, because transaction markers before it may have a
+    later epoch, and the broker would report a false truncation.
 
     Args:
-        position: Staging position (next offset to stage) of the partition.
+        position: Staging position of the partition.
         log_start: Start offset of the partition's log.
 
     Returns:
@@ -116,9 +117,10 @@ def find_resume_offset(position: StagingPosition, log_start: int) -> StartOffset
 
 
 def make_empty_span(position: StagingPosition) -> OffsetSpan:
-    """Create an empty offset range at the next offset to stage.
+    """Create an offset range without records at the next offset to stage.
 
-    Reading this range causes the broker to compare leader epochs, but returns no records.
+    Reading it returns nothing, but lets the broker compare leader epochs and so detect a truncated
+    log.
 
     Args:
         position: Staging position (next offset to copy to storage) of the partition.

@@ -56,13 +56,14 @@ _LOG = logging.getLogger(__name__)
 REFRESH_S: Final = 30.0  # between comparisons of topic ids, log starts and numbers of partitions
 
 
-class SchemaMeanings(NamedTuple):
-    """Event types and compiled checks of schema ids.
+class StagingSchemas(NamedTuple):
+    """The event types and event checks, by schema id, for tasks that copy Kafka records to storage.
 
     Attributes:
-        types: Event type of each schema id in the ledger, the ETL's state database. Schema ids with
-            a damaged row are omitted.
-        programs: Compiled checks of encoded events (`hourmark.avro.datum_check`), by schema id.
+        types: Event type of each schema id in the ledger (the ETL's state database). Schema ids
+            with a damaged row are omitted.
+        programs: Compiled check by schema id, which tells whether an encoded event is valid
+            (`hourmark.avro.datum_check`).
     """
 
     types: Mapping[int, str]
@@ -71,7 +72,7 @@ class SchemaMeanings(NamedTuple):
 
 class _Task(InputPartition):
     def __init__(
-        self, folder: str, spans: tuple[ReadSpan, ...], schemas: SchemaMeanings, bootstrap: str
+        self, folder: str, spans: tuple[ReadSpan, ...], schemas: StagingSchemas, bootstrap: str
     ) -> None:
         super().__init__(None)
         self.folder, self.spans, self.schemas, self.bootstrap = folder, spans, schemas, bootstrap
@@ -85,7 +86,7 @@ class _FailedPlan(InputPartition):
 
 
 class StreamReader(DataSourceStreamReader):
-    """Spark stream reader that stages the event types of one shard.
+    """Spark stream reader that copies the event types of one shard from Kafka to staged files.
 
     Spark calls it to plan micro-batches and to run their tasks. Errors are not raised to Spark.
     They are returned as a `TaskFailure` in the result of a task, and the driver raises them.
@@ -93,7 +94,7 @@ class StreamReader(DataSourceStreamReader):
     Args:
         config: The configuration.
         lease: Lease of the shard's consumer.
-        shard: Name of the shard, which is a set of event types that one streaming query stages.
+        shard: Name of the shard, which is a set of event types that one streaming query copies.
         ledger: UUID of the ledger, the state database of the ETL.
         attempts_max: Maximum number of times that Spark attempts a task.
         planner: Planner of the batches. If None, one is created for the first batch.
@@ -183,7 +184,7 @@ class StreamReader(DataSourceStreamReader):
             partition: A task from `tasks`.
 
         Returns:
-            An iterator that stages one chunk of records at a time, and yields its result.
+            An iterator that copies one chunk of records at a time, and yields its result.
 
         Raises:
             DataLoss: The log no longer has some of the task's offsets.
@@ -226,13 +227,13 @@ def pack_result(result: TaskResult | TaskFailure) -> pa.RecordBatch:
 
 
 def unpack_results(rows: Iterable[Row]) -> list[TaskResult]:
-    """Unpickle the results of all tasks of a batch.
+    """Unpickle the results that the Spark tasks of a batch returned to the driver.
 
     Args:
         rows: Rows that `pack_result` created, as collected by Spark.
 
     Returns:
-        One result per staged chunk of records, in the order of the rows.
+        One result per chunk of Kafka records that was copied to storage, in the order of the rows.
 
     Raises:
         HourmarkError: Planning or a task failed with this error. Do not commit the batch.
@@ -245,9 +246,9 @@ def unpack_results(rows: Iterable[Row]) -> list[TaskResult]:
 
 
 def build_stage_plan(
-    config: Config, folder: str, topics: set[str], ledger: str, schemas: SchemaMeanings
+    config: Config, folder: str, topics: set[str], ledger: str, schemas: StagingSchemas
 ) -> StagePlan:
-    """Create the settings with which a task stages the records of the given topics.
+    """Create the settings of a task that copies the records of some topics from Kafka to storage.
 
     Args:
         config: The configuration.
@@ -278,12 +279,12 @@ def load_schemas(
     database: Database,
     topics: Collection[str],
     known: dict[int, SchemaCheck] | None = None,
-) -> SchemaMeanings:
-    """Load the event types of schema ids, and the checks of encoded events for the given topics.
+) -> StagingSchemas:
+    """Load the event type of every schema id, and the event checks for the given topics.
 
     Args:
         config: The configuration.
-        database: Database of the ledger (the ETL's state database).
+        database: The ledger (the ETL's state database).
         topics: Names of topics on the central cluster. Checks are returned for their event types.
         known: Cache of schemas from earlier calls, to which new schemas are added; None to read all
             schemas from the ledger.
@@ -299,7 +300,7 @@ def load_schemas(
         for schema_id, of in checks.items()
         if of.program and of.event_type in own
     }
-    return SchemaMeanings({schema_id: of.event_type for schema_id, of in checks.items()}, programs)
+    return StagingSchemas({schema_id: of.event_type for schema_id, of in checks.items()}, programs)
 
 
 class Planner:
@@ -330,8 +331,8 @@ class Planner:
         """Plan the next micro-batch.
 
         Partitions with a recent read error are omitted until their next retry. If a log ends before
-        its staging position (next offset to stage), it has lost records. Topics of events and host
-        reports are then staged again from the log start. Audit topics keep their position.
+        its staging position (next offset to copy to storage), it has lost records. Topics of events
+        and host reports are then copied again from the log start. Audit topics keep their position.
 
         Returns:
             The offset ranges of each task; None if there are no new records.
@@ -397,8 +398,8 @@ class Planner:
             assign_to_tasks(spans, etl.tasks),
         )
 
-    def schemas(self, topics: Collection[str]) -> SchemaMeanings:
-        """Return the event types of schema ids, and the checks of events for the given topics.
+    def schemas(self, topics: Collection[str]) -> StagingSchemas:
+        """Return the event type of every schema id, and the event checks for the given topics.
 
         Args:
             topics: Names of topics on the central cluster.
@@ -410,7 +411,7 @@ class Planner:
         return load_schemas(self._config, self._database, topics, self._checks)
 
     def close(self) -> None:
-        """Close the connections to the ledger."""
+        """Close the connections to the ledger (the ETL's state database)."""
         self._database.close()
 
     def _known(self) -> list[StagingPosition]:

@@ -26,7 +26,7 @@ from hourmark_etl.ledger.staged.staged_files import (
 from hourmark_etl.model import AUDIT, EventTotals, OffsetSpan
 from hourmark_etl.staging.pieces import StagedChunk
 from hourmark_etl.staging.plan import ReadSpan
-from hourmark_etl.staging.planner import SchemaMeanings, build_stage_plan, load_schemas
+from hourmark_etl.staging.planner import StagingSchemas, build_stage_plan, load_schemas
 from hourmark_etl.staging.read import SpanReader
 from hourmark_etl.staging.stage import stage_table
 from hourmark_etl.storage import Storage
@@ -43,7 +43,8 @@ class Restager:
 
     Args:
         config: The configuration.
-        database: Database of the ledger, which stores the offset ranges and totals of each file.
+        database: The ledger (the ETL's state database), which stores the offset ranges and totals
+            of each file.
         storage: Storage with the staged files.
     """
 
@@ -54,8 +55,9 @@ class Restager:
     def restage(self, lease: Lease, path: str) -> str:
         """Create a staged file again from Kafka, and replace the unreadable file.
 
-        The rows of the new file must match the totals in the ledger (the ETL's state database). The
-        unreadable file is then replaced in the ledger and deleted.
+        A staged file contains records that were copied from Kafka. The rows of the new file must
+        match the totals in the ledger (the ETL's state database). The unreadable file is then
+        replaced in the ledger and deleted.
 
         Args:
             lease: Lease that gives this process the exclusive right to change the ledger.
@@ -75,7 +77,7 @@ class Restager:
         spans = [s for s in known.file.spans if (s.topic in audits) == (known.file.kind == AUDIT)]
         try:
             self._refuse_lost(spans)
-            piece = self._stage(known, spans, SchemaMeanings({}, {}))
+            piece = self._stage(known, spans, StagingSchemas({}, {}))
             if not _are_same(known.groups, _sums(piece, known.file.kind)):
                 # A ledger that was rebuilt does not know what was set aside: it is found again.
                 self._delete(piece)
@@ -107,7 +109,7 @@ class Restager:
             self._storage.delete(file.path)
 
     def _stage(
-        self, known: LedgerFile, spans: Sequence[OffsetSpan], schemas: SchemaMeanings
+        self, known: LedgerFile, spans: Sequence[OffsetSpan], schemas: StagingSchemas
     ) -> StagedChunk:
         # Without schemas, datums are not checked, as when an older version staged the file.
         kafka = self._config.kafka

@@ -57,7 +57,8 @@ def kafka_source(shard: str, reader: DataSourceStreamReader) -> type[DataSource]
     settings may contain secrets and Spark shows options in query plans.
 
     Args:
-        shard: Name of the shard, which is a set of event types that one streaming query stages.
+        shard: Name of the shard, which is a set of event types that one streaming query copies to
+            storage.
         reader: Reader for the source. It must be picklable.
 
     Returns:
@@ -83,6 +84,7 @@ def source_name(shard: str) -> str:
     """Return the Spark format name of a shard's data source, for `spark.readStream.format`.
 
     Args:
-        shard: Name of the shard, which is a set of event types that one streaming query stages.
+        shard: Name of the shard, which is a set of event types that one streaming query copies to
+            storage.
     """
     return f"hourmark-{shard}"

@@ -73,7 +73,7 @@ _COUNT_MAX: Final = 1 << 40  # a range has its events in memory
 def stage_table(
     table: pa.Table, spans: Sequence[OffsetSpan], plan: StagePlan, storage: Storage
 ) -> StagedChunk:
-    """Write all records of several offset ranges to staged files (Parquet) on storage.
+    """Write all records of several Kafka offset ranges to Parquet files on storage (staged files).
 
     Malformed event records are not written; they are returned separately.
 
@@ -256,12 +256,12 @@ def _is_possible(promised: Promise, bucket_seconds: int) -> bool:
 
 
 def compute_promises_digest(record: AuditRecord) -> bytes:
-    """Compute a digest of the event ids and counts in an audit record.
+    """Compute a digest of the event ids and counts that an audit record states.
 
     An audit record states how many events of each type and hour a delivery service has written for
     a byte range of a log file. If two audit records of the same byte range have different digests,
     they contradict each other. The algorithm must never change, because new digests are compared
-    with digests in old staged files.
+    with digests in old files on storage.
 
     Args:
         record: The audit record.
@@ -282,10 +282,10 @@ def compute_promises_digest(record: AuditRecord) -> bytes:
 
 
 def compute_checksums_digest(record: AuditRecord) -> bytes | None:
-    """Compute a digest of the event checksums in an audit record.
+    """Compute a digest of the checksums that an audit record states.
 
-    An audit record may contain a checksum of the events' values for each event type and hour. If
-    two audit records describe the same events, their digests are equal.
+    An audit record may state, for each event type and hour, a checksum of the Kafka record values
+    of its events. If two audit records describe the same events, their digests are equal.
 
     Args:
         record: The audit record.
@@ -414,12 +414,12 @@ def _bad(table: pa.Table, row: int, why: str) -> BadRecord:
 
 
 class TaskResult(NamedTuple):
-    """Result of staging one chunk of records in a Spark task.
+    """Result of copying one chunk of Kafka records to storage in a Spark task.
 
     Attributes:
         piece: The written files, the host reports, and the malformed records, which were not
             written.
-        spans: Offset ranges that were staged.
+        spans: Offset ranges that were copied.
         unread: Partitions that could not be read completely. Empty except in the last result of a
             task.
     """
@@ -432,9 +432,9 @@ class TaskResult(NamedTuple):
 def read_and_stage(
     spans: Sequence[ReadSpan], plan: StagePlan, cluster: KafkaCluster, max_message_bytes: int
 ) -> Iterator[TaskResult]:
-    """Read all records of a task from Kafka and write them to staged files.
+    """Read all records of a Spark task from Kafka and write them to staged files on storage.
 
-    If a partition cannot be read, the others are still staged. The last result lists all partitions
+    If a partition cannot be read, the others are still copied. The last result lists all partitions
     that could not be read.
 
     Args:
@@ -463,9 +463,9 @@ def stage_chunks(
     storage: Storage,
     unread: list[UnreadablePartition],
 ) -> Iterator[TaskResult]:
-    """Write chunks of records to staged files, one after the other.
+    """Write chunks of Kafka records to files on storage (staged files), one after the other.
 
-    A partition of a control topic (audit records, host reports) is staged up to its first malformed
+    A partition of a control topic (audit records, host reports) is copied up to its first malformed
     record.
 
     Args:

@@ -45,8 +45,9 @@ _SUBJECT: Final = "etl driver"
 
 
 def driver_status(config: Config, now_ms: int) -> ComponentStatus:
-    """Return the status of the ETL driver, the process that stages events and closes buckets.
+    """Return the status of the ETL driver.
 
+    The driver is the process that copies events from Kafka to storage and closes hourly buckets.
     If the driver or its state database (the ledger) is not available, the error is part of the
     status and is not raised.
 

@@ -18,7 +18,8 @@ class LagWindow:
     """Sliding window of watermark lags over the last five minutes.
 
     The watermark lag of an event type is the number of seconds by which its log sources are behind
-    the current time. Each call of `add` contributes one sample. The driver calls it once a minute.
+    the current time. Each call of `add` contributes one sample. The ETL driver calls it once a
+    minute.
     """
 
     def __init__(self) -> None:
@@ -51,8 +52,8 @@ def watermarks_ms(
 ) -> dict[str, int]:
     """Return the watermark of each event type: the time up to which its log data is delivered.
 
-    A watermark is the minimum over all live log sources that may deliver the type.
-    The running time is linear in the number of sources and types.
+    A watermark is the minimum over all live log sources that may deliver the type. The running time
+    is linear in the number of sources and types.
 
     Args:
         frontiers: Oldest open hour of each event type.
@@ -62,7 +63,7 @@ def watermarks_ms(
     Returns:
         Unix milliseconds by event type. A watermark is at most `now_ms` and at least the start of
         the type's oldest open hour; it is that start if the type has no live source. Types whose
-        ledger row is damaged are omitted.
+        row in the ledger (the ETL's state database) is damaged are omitted.
     """
     reports = LatestReports(reporters)
     found = {}
@@ -77,9 +78,9 @@ def watermarks_ms(
 def slowest_source(
     frontiers: Collection[Frontier], reporters: Collection[ReportedSource]
 ) -> ReportedSource | None:
-    """Return the slowest of the log sources that delay a bucket.
+    """Return the log source that is furthest behind, among those that any open bucket waits for.
 
-    A source that has never caught up counts as the slowest. Event types whose row in the
+    A source that has never caught up counts as furthest behind. Event types whose row in the
     ledger (the ETL's state database) is damaged are ignored.
 
     Args:
@@ -87,7 +88,7 @@ def slowest_source(
         reporters: Latest report of each log source.
 
     Returns:
-        Latest report of the slowest source; None if no event type waits for a source.
+        Latest report of this source; None if no event type waits for a source.
     """
     reports = LatestReports(reporters)
     awaited = {
@@ -102,15 +103,14 @@ def slowest_source(
 def oldest_open_ages_s(frontiers: Collection[Frontier], now_ms: int) -> dict[str, float]:
     """Return how long the next bucket of each event type has been overdue.
 
-    Back-filled hours count from the end of their type's first hour.
-
     Args:
         frontiers: Oldest open hour of each event type.
         now_ms: Current time, Unix milliseconds.
 
     Returns:
-        Seconds since the end of the bucket's hour, by event type, for the 10 types with the oldest
-        hours, oldest first. Types whose hour has not ended, or whose ledger row is damaged, are
+        Seconds since the end of the bucket's hour, or of the type's first hour if that is later, by
+        event type. Only the 10 types with the oldest hours are included, oldest first. Types whose
+        hour has not ended, or whose row in the ledger (the ETL's state database) is damaged, are
         omitted.
     """
     ended = sorted(
@@ -131,7 +131,7 @@ def compute_gauges(
     lag_s: tuple[float, float],
     now_ms: int,
 ) -> GaugeValues:
-    """Compute the values of all Prometheus gauges that the driver sets once a minute.
+    """Compute the values of all Prometheus gauges that the ETL driver sets once a minute.
 
     Args:
         frontiers: Oldest open hour of each event type.

@@ -42,7 +42,7 @@ _KINDS: Final = ("events", "audit")  # of staged files
 
 
 class Timeliness(enum.StrEnum):
-    """Whether an event arrived in time for the bucket of its own hour.
+    """Classification of events by whether they arrived in time for the bucket of their own hour.
 
     A `TIMELY` event is stored in the bucket of its own hour, a `LATE` event in the bucket of a
     later hour.
@@ -63,9 +63,9 @@ class BatchCounts:
         late_seconds: Total lateness of all late events in seconds. The lateness of an event is the
             time since the end of its hour.
         bytes: Total size of the events' Avro datums in bytes.
-        event_files: Number of staged files with events.
+        event_files: Number of staged files (copies of Kafka records) with events.
         audit_files: Number of staged files with audit records.
-        promised: Number of events listed in the staged audit records.
+        promised: Number of events that the copied audit records state.
         duration_s: Duration of the batch in seconds.
     """
 
@@ -124,7 +124,7 @@ class GaugeValues:
 class CounterTotals:
     """Values of the main counters, or their increase between two points in time.
 
-    The driver logs them as a progress line.
+    The ETL driver logs them as a progress line.
 
     Attributes:
         timely: Staged events whose bucket still accepted events.
@@ -329,8 +329,8 @@ class EtlMetrics:
         timely and late events, removed duplicates, and events without an audit record.
 
         Args:
-            due_ms: Time from which the delay counts, Unix milliseconds: the end of the hour, or for a
-                back-filled hour the end of its type's first hour.
+            due_ms: Time from which the closing delay is measured, Unix milliseconds: the end of the
+                bucket's hour, or the end of the type's first hour if that is later.
             manifest: Manifest of the bucket.
         """
         late = sum(manifest.late.values())

@@ -60,9 +60,9 @@ class OverdueHour:
     Attributes:
         event_type: Event type of the hour.
         hour: The hour as text, for example `2026-01-31T12`.
-        age_s: Seconds since the end of the hour; for a back-filled hour, since the end of the first
-            hour of its type.
-        causes: Readable causes of the delay; empty if none is known.
+        age_s: Seconds since the end of the hour, or since the end of the type's first hour if that
+            is later.
+        causes: Human-readable causes of the delay; empty if none is known.
     """
 
     event_type: str
@@ -123,12 +123,12 @@ class DriverProgress:
         """Record one poll of the driver's main loop, and report progress if it is due.
 
         Gauges are set every minute. A progress line is logged every 30 seconds, or every 5 minutes
-        while nothing happens and no hour is overdue. If the ledger cannot be read, a warning is
-        logged instead.
+        while nothing happens and no hour is overdue. If the ledger (the ETL's state database)
+        cannot be read, a warning is logged instead.
 
         Args:
-            closing_error: Readable reason why no bucket can be closed at the moment; empty if there
-                is none.
+            closing_error: Human-readable reason why no bucket can be closed at the moment; empty if
+                there is none.
         """
         self._metrics.record_poll(self._clock.now_ms())
         now_s = self._clock.monotonic_s()
@@ -201,7 +201,7 @@ class DriverProgress:
 
 
 def format_caught_up(source: ReportedSource | None, now_ms: int) -> str:
-    """Format how far the log sources have caught up, as part of a progress line.
+    """Describe how far the log sources have caught up, as a phrase for a progress line.
 
     A source has caught up if all of its data has been delivered.
 
@@ -228,7 +228,7 @@ def format_progress(
     overdue: OverdueHour | None,
     closing_error: str,
 ) -> str:
-    """Format the progress of the driver during an interval as one log line.
+    """Format the progress of the ETL driver during an interval as one log line.
 
     The line covers staged events (copied from Kafka to storage), late events (whose bucket no
     longer accepted events), closed buckets, and the oldest overdue bucket.
@@ -238,7 +238,7 @@ def format_progress(
         interval_s: Length of the interval in seconds; greater than 0.
         catch_up: Phrase from `format_caught_up`.
         overdue: Oldest hour that has ended but is not closed; None if there is none.
-        closing_error: Readable reason why no bucket can be closed; empty if there is none.
+        closing_error: Human-readable reason why no bucket can be closed; empty if there is none.
 
     Returns:
         Phrases separated by semicolons.

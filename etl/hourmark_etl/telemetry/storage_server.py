@@ -37,7 +37,7 @@ def storage_server(config: Config) -> list[ServerStatus]:
     Returns:
         One entry for the local folder or the NameNode, and a second one if a DataNode has sent no
         heartbeat to the NameNode for more than 20 seconds. A local folder that does not exist yet
-        is healthy, unless the ledger has closed buckets.
+        is healthy, unless the ledger (the ETL's state database) has closed buckets.
     """
     root = config.storage.root
     if root.startswith("file://"):

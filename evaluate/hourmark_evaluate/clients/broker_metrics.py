@@ -133,11 +133,11 @@ def compare_with_metrics(
     *,
     undisturbed: bool,
 ) -> tuple[MetricComparison, ...]:
-    """Compare record counts of a consumer with the metrics of the brokers.
+    """Compare the number of records that a consumer read with the metrics of the brokers.
 
-    Log end offsets are always compared. Counts of incoming records are compared only if
-    `undisturbed` is True, because they restart at 0 with the broker. The topics must be new and
-    written without transactions, so that each offset is one record.
+    The log end offsets of the brokers are always compared. The brokers' counters of incoming
+    records are compared only if `undisturbed` is True, because a restarted broker counts from 0.
+    The topics must be new and written without transactions, so that each offset is one record.
 
     Args:
         counts: Number of records that a consumer read, by (topic, partition).

@@ -32,20 +32,19 @@ class _Sample:
 
 
 class PositionChecker:
-    """A check that a mirror has copied all records up to the offsets that it commits.
+    """A checker that compares the offsets that MirrorMaker 2 committed with the copied records.
 
-    A mirror commits, for each source partition, the offset up to which it has copied. The checker
-    repeatedly compares samples of these offsets with the records on the target cluster. A mirror
-    may commit an offset shortly before all records of the same transaction are readable. Each
-    sample is therefore evaluated only after the transactions that were open at its time have
-    completed.
+    MirrorMaker 2, called the mirror, commits for each source partition the offset up to which it
+    has copied records to the target cluster. The caller takes samples of these offsets. A sample is
+    evaluated only after the transactions that were open at its time have completed, because the
+    mirror may commit an offset shortly before all records of the same transaction are readable.
 
     Attributes:
-        claims: The result of all samples evaluated so far.
+        result: The result of all samples evaluated so far.
     """
 
     def __init__(self) -> None:
-        self.claims = MirrorPositionResult(samples=0, false_records=0, waiting_max=0, early_max=0)
+        self.result = MirrorPositionResult(samples=0, false_records=0, waiting_max=0, early_max=0)
         self._pending = deque[_Sample]()
 
     def add_sample(
@@ -56,9 +55,10 @@ class PositionChecker:
         readable: Mapping[Partition, int],
         waiting: int,
     ) -> None:
-        """Store one sample, to be evaluated by `evaluate_completed` or `evaluate_remaining`.
+        """Store one sample of the mirror's committed offsets, to be evaluated later.
 
-        The keys of all mappings are partitions of the target cluster, to which the mirror copies.
+        Call `evaluate_completed` or `evaluate_remaining` to evaluate it. The keys of all mappings
+        are partitions of the target cluster, to which the mirror copies.
 
         Args:
             now_s: Time of the sample, in seconds.
@@ -68,18 +68,18 @@ class PositionChecker:
             waiting: Number of records that were sent but not copied yet.
         """
         early = count_missing(claimed, readable)
-        self.claims = dataclasses.replace(
-            self.claims, early_max=max(self.claims.early_max or 0, early)
+        self.result = dataclasses.replace(
+            self.result, early_max=max(self.result.early_max or 0, early)
         )
         self._pending.append(_Sample(now_s, claimed, ends, waiting, early > 0))
 
     def evaluate_completed(
         self, now_s: float, next_offsets: Offsets, count_below: CountBelow
     ) -> None:
-        """Evaluate the samples whose transactions have completed, and add the results to `claims`.
+        """Evaluate the samples whose transactions have completed, and update `result`.
 
         The transactions of a sample have completed when the target has been read up to all high
-        watermarks of the sample.
+        watermarks that were passed to `add_sample`.
 
         Args:
             now_s: Current time, in seconds, on the clock of `add_sample`.
@@ -91,8 +91,8 @@ class PositionChecker:
         for sample in self._pending:
             if sample.is_early and not count_missing(sample.claimed, count_below(sample.ends)):
                 sample.is_early = False
-                self.claims = dataclasses.replace(
-                    self.claims, early_s=max(self.claims.early_s, round(now_s - sample.at_s, 1))
+                self.result = dataclasses.replace(
+                    self.result, early_s=max(self.result.early_s, round(now_s - sample.at_s, 1))
                 )
         while self._pending and all(
             next_offsets.get(p, 0) >= end for p, end in self._pending[0].ends.items()
@@ -114,17 +114,17 @@ class PositionChecker:
 
     def _evaluate_oldest(self, count_below: CountBelow) -> None:
         sample = self._pending.popleft()
-        self.claims = merge_sample(
-            self.claims, sample.claimed, count_below(sample.ends), sample.waiting
+        self.result = merge_sample(
+            self.result, sample.claimed, count_below(sample.ends), sample.waiting
         )
 
 
 class MirroredLoadObserver:
-    """A check that a mirror under load copies all records up to the offsets that it commits.
+    """An observer that checks under load whether MirrorMaker 2 copies what it commits as copied.
 
-    The mirror copies the topics of the load from an edge cluster to the central cluster. Call
-    `poll` repeatedly while records are copied, then `finish` for the result, then `close`. Not
-    thread-safe.
+    MirrorMaker 2, called the mirror, copies the topics of the load from the edge cluster to the
+    central cluster, the target. Call `poll` repeatedly while records are copied, then `finish` for
+    the result, then `close`. Not thread-safe.
 
     Args:
         central: The central cluster, to which the records are copied.
@@ -157,10 +157,11 @@ class MirroredLoadObserver:
         self.error = ""
 
     def poll(self) -> None:
-        """Compare the mirror's committed offsets with the records on the target cluster.
+        """Read the mirror's committed offsets, and compare them with the records on the target.
 
-        The offsets are read first, so the target's logs must contain all records below them. If a
-        cluster does not answer, the error is stored in `error` and nothing is compared.
+        Records that are below the committed offsets, but not on the target cluster, are counted in
+        the result of `finish`. If a cluster does not answer, the error is stored in `error` and
+        nothing is compared.
         """
         try:
             claimed = self._positions.refresh()
@@ -184,10 +185,11 @@ class MirroredLoadObserver:
         Call this method once, after the last `poll`.
 
         Returns:
-            The comparison of the mirror's committed offsets with the records on the target cluster.
+            The result of comparing the mirror's committed offsets with the records on the target
+            cluster, over all calls of `poll`.
         """
         self._checker.evaluate_remaining(self.reader.count_below)
-        return self._checker.claims
+        return self._checker.result
 
     def has_copied_below(self, number: int) -> bool:
         """Return whether the mirror has copied all records of the load below a given number.
@@ -224,17 +226,17 @@ def merge_sample(
     present: Mapping[Partition, int],
     waiting: int,
 ) -> MirrorPositionResult:
-    """Return the result of a mirror check, updated with one more sample.
-
-    The number of samples and the maxima of missing and waiting records are updated. The fields
-    `early_max` and `early_s` are copied from `before`.
+    """Add one sample of a mirror's committed offsets to the result of earlier samples.
 
     Args:
-        before: The result so far.
+        before: Result of the earlier samples. It is not modified.
         claimed: Number of records that the mirror committed as copied, by partition. If all are 0,
             `samples` does not increase.
         present: Number of records on the target cluster, by partition.
         waiting: Number of records sent but not copied yet.
+
+    Returns:
+        A copy of `before` with updated `samples`, `false_records` and `waiting_max`.
     """
     return dataclasses.replace(
         before,
@@ -245,7 +247,7 @@ def merge_sample(
 
 
 def count_missing(claimed: Mapping[Partition, int], present: Mapping[Partition, int]) -> int:
-    """Return the total number of records that a mirror committed as copied but that are missing.
+    """Return the number of records that a mirror committed as copied, but that were not found.
 
     Args:
         claimed: Number of records committed as copied, by partition.

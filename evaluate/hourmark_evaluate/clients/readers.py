@@ -174,7 +174,7 @@ def read_all(
 
 
 class FirstReadTimes:
-    """The time at which each copied record was first read from the target cluster.
+    """The time at which each record that a mirror copied was first read from the target cluster.
 
     Records are identified by their numbers, from 0. All times are in seconds since the start of the
     load.

@@ -48,12 +48,12 @@ def why_unavailable(environment: TrialEnvironment) -> str:
 def stop_brokers_temporarily(
     trial: TrialRun, brokers: Sequence[int], description: str, *, wiped: bool = False
 ) -> bool:
-    """Stop brokers, start them again after a while, and wait for the load to recover.
+    """Stop brokers, restart them after a while, and wait until the producer's load recovers.
 
-    The function first waits until all partitions of the edge cluster are in sync, because a
-    partition could otherwise lose its last replica. If this takes longer than 180 s, the outage is
-    recorded as not tried. The brokers stay down for a tenth of the duration of the load, but at
-    least 2 s.
+    The brokers stay down for a tenth of the duration of the load, but at least 2 s. They are only
+    stopped if all partitions of the edge cluster are in sync, because a partition could otherwise
+    lose its last replica. If this is not the case within 180 s, the outage is recorded as not
+    tried.
 
     Args:
         trial: The running trial.

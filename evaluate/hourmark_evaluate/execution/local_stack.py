@@ -26,7 +26,7 @@ _TOO_SMALL: Final = "100"
 
 
 def required_servers(stack: LocalStack) -> tuple[str, ...]:
-    """Return the servers of a local stack that an evaluation needs: all brokers and the mirror.
+    """Return the servers of a local stack that an evaluation needs: brokers and MirrorMaker 2.
 
     Args:
         stack: The local stack, running or not.

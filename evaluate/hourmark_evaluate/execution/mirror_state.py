@@ -11,7 +11,7 @@ FIRST_COPY_SECONDS = 60.0  # for a mirror to find a new topic; Hourmark's checks
 
 
 def wait_for_first_copy(trial: TrialRun) -> bool:
-    """Wait up to 60 s for the mirror to copy the first record of a trial.
+    """Wait up to 60 s until MirrorMaker 2 has copied the first record of a trial.
 
     Args:
         trial: The running trial.
@@ -26,7 +26,7 @@ def wait_for_first_copy(trial: TrialRun) -> bool:
 
 
 def why_nothing_copied(trial: TrialRun) -> str:
-    """Return the reason why the mirror copied no record of a trial, for the report.
+    """Return the reason why MirrorMaker 2 copied no record of a trial, for the report.
 
     Call this function only if `wait_for_first_copy` returned False.
 
@@ -52,7 +52,7 @@ def why_nothing_copied(trial: TrialRun) -> str:
 
 
 def current_workers(environment: TrialEnvironment) -> MirrorWorkers:
-    """Return the mirror's current workers, as the central cluster reports them.
+    """Return the current workers of MirrorMaker 2, as the central cluster reports them.
 
     Args:
         environment: The clusters and the user's options.
@@ -65,7 +65,7 @@ def current_workers(environment: TrialEnvironment) -> MirrorWorkers:
 
 
 def has_no_workers(environment: TrialEnvironment) -> bool:
-    """Return whether the mirror certainly has no running workers.
+    """Return whether MirrorMaker 2 certainly has no running workers.
 
     Args:
         environment: The clusters and the user's options.
@@ -86,7 +86,7 @@ def _read_workers(environment: TrialEnvironment) -> MirrorWorkers | None:
 
 
 def describe_worker_count(environment: TrialEnvironment) -> str:
-    """Describe the current number of the mirror's workers for the report.
+    """Describe for the report how many workers of MirrorMaker 2 are running.
 
     Args:
         environment: The clusters and the user's options.

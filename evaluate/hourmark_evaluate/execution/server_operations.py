@@ -34,10 +34,11 @@ OnMirror = Callable[[], None]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOperations:
-    """The available operations on brokers, on the mirror and on its target cluster.
+    """The operations that trials can perform on brokers, MirrorMaker 2 and its target cluster.
 
-    The first operation of each pair disturbs a server; the second restores it and can be repeated
-    safely. An operation that is not available is None.
+    The first operation of each pair, such as stop and start, disturbs a server. The second restores
+    it, and can be repeated safely. An operation that is not available is None. MirrorMaker 2 is
+    called the mirror.
 
     Attributes:
         stop_broker: Stop a broker, given its id.

@@ -60,9 +60,10 @@ class RecoveryFailed(Unavailable):
 
 
 class TrialRun:
-    """One running trial of Kafka under load: its producer, its faults, and its observations so far.
+    """A running trial: a load of test records on Kafka, during which faults are injected.
 
-    Use `start_trial_run` to create it. That function starts the load and cleans up at the end.
+    Use `start_trial_run` to create an object. That function starts the load, and cleans up at the
+    end.
 
     Attributes:
         environment: The clusters, the operations on servers, and the user's options.
@@ -97,7 +98,9 @@ class TrialRun:
         self.environment.report_progress(f"{self._name}: {message}")
 
     def wait_under_load(self, seconds: float) -> None:
-        """Wait while the load continues, and poll the mirror repeatedly.
+        """Wait for a fixed time while the load continues.
+
+        If the trial uses a mirror (MirrorMaker 2), `poll_mirror` is called repeatedly.
 
         Args:
             seconds: Time to wait, in seconds.
@@ -105,9 +108,11 @@ class TrialRun:
         self.environment.wait_until(lambda: False, seconds, self.poll_mirror)
 
     def poll_mirror(self) -> None:
-        """Compare the mirror's committed offsets with the copied records once.
+        """Check whether the mirror has copied all records below its committed offsets.
 
-        This method does nothing if the trial does not use a mirror.
+        The mirror is MirrorMaker 2, which copies the topics of the trial to the central cluster.
+        The outcome becomes part of the result of `finish`. Call this method repeatedly while
+        waiting. It does nothing if the trial does not use a mirror.
         """
         if self.mirror is not None:
             self.mirror.poll()
@@ -123,17 +128,17 @@ class TrialRun:
         is_effective: Callable[[], bool] = lambda: True,
         before_undo: Callable[[], None] = lambda: None,
     ) -> bool:
-        """Inject a fault, undo it, and wait for the load or the mirror to recover.
+        """Inject a fault, undo it, and wait until the producer or the mirror recovers.
 
-        A completed fault is added to the result of the trial. If `start`, `is_effective` or
-        `before_undo` raises `HourmarkError`, or if `is_effective` does not return True within 30 s,
-        the fault is undone and recorded as not tried.
+        The mirror is MirrorMaker 2. A completed fault is added to the result of the trial. If
+        `start`, `is_effective` or `before_undo` raises `HourmarkError`, or if `is_effective` does
+        not return True within 30 s, the fault is undone and recorded as not tried.
 
         Args:
             description: Description of the fault for the report.
             start: Function that starts the fault, for example by stopping a broker.
             undo: Function that undoes the fault. It must be idempotent, because it is called again
-                after an error, and every 15 s until `has_recovered` returns True.
+                after an error, and every 15 s until the servers have recovered.
             duration_s: Duration of the fault in seconds, after `is_effective` has returned True.
             has_recovered: Function that returns whether the servers have recovered.
             victim: Component that must recover. "mirror" also requires that all records sent are
@@ -186,20 +191,20 @@ class TrialRun:
         return True
 
     def record_not_tried(self, description: str, reason: str) -> None:
-        """Record that a fault was not tried.
+        """Record that a planned fault could not be injected.
 
-        If no fault of the trial was tried, the whole trial counts as not tried.
+        If no fault of the trial could be injected, the whole trial counts as not tried.
 
         Args:
-            description: Description of the fault.
-            reason: Why it was not tried, for the report.
+            description: Description of the fault, for the report.
+            reason: Why it could not be injected, for the report.
         """
         self._not_tried.append(f"{description} was not tried: {reason}")
 
     def start_cpu_measurement(self) -> None:
-        """Start measuring the CPU time of client and brokers, and counting acknowledged events.
+        """Start measuring how much CPU time the client and the brokers use per event.
 
-        The measurement ends when `finish` is called. It is part of the trial's result.
+        The measurement ends when `finish` is called, and is part of its result.
         """
         self._cpu_at_start = (self.load.now_s, _process_cpu_s(), self._read_broker_cpu())
 

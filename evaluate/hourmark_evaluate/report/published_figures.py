@@ -17,11 +17,11 @@ NOT_HERE: Final = "not tried here"
 
 @dataclass(frozen=True, slots=True)
 class PublishedFigure:
-    """A figure published by others, to compare with the corresponding result of a run.
+    """A published measurement or observation, to compare with the result of an evaluation run.
 
     Attributes:
         subject: What is compared.
-        figure: The published figure.
+        figure: The published value, or a description of the observation.
         source: Where it was published, as Markdown.
         describe_result: Function that returns the corresponding result of a run as text.
         figure_scope: What the published figure shows and does not show.

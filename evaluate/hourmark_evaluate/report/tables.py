@@ -181,7 +181,7 @@ def _early(claims: MirrorPositionResult) -> str:
 
 
 def describe_takeover(takeover: LeaderTakeover) -> str:
-    """Describe for the report whether another worker replaced the leading worker of a mirror.
+    """Describe for the report whether a worker replaced the leading worker of MirrorMaker 2.
 
     Args:
         takeover: Outcome of the removal of the leading worker.

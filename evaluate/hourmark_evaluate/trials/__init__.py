@@ -36,7 +36,7 @@ from hourmark_evaluate.trials import (
 
 
 class TrialDefinition(NamedTuple):
-    """The definition of one trial: its title, its precondition, and the function that runs it.
+    """The definition of a trial, which tests Kafka under load, usually while faults are injected.
 
     Attributes:
         title: Title for the report.
@@ -83,7 +83,7 @@ TRIALS: Final = {
 
 
 def run_trial_by_name(environment: TrialEnvironment, name: str) -> TrialResult:
-    """Run one trial and return its result.
+    """Run a trial, a test of Kafka under load, usually with injected faults.
 
     Args:
         environment: The clusters, the operations on servers, and the user's options.

@@ -33,7 +33,7 @@ _OPERATIONS: Final = {
 
 
 def run_trial(environment: TrialEnvironment, name: str, title: str) -> TrialResult:
-    """Run the trial in which leading brokers and the mirror's workers are killed and paused.
+    """Run the trial in which partition leaders and workers of MirrorMaker 2 are killed and paused.
 
     If there is a central cluster, a mirror copies the topics, so that each change of leader also
     affects the mirror.
@@ -113,7 +113,9 @@ def _kill_mirror(trial: TrialRun) -> None:
 
 
 def why_leader_unavailable(workers: MirrorWorkers, operations: ServerOperations, how: str) -> str:
-    """Return the reason why the leading worker of a mirror cannot be removed, for the report.
+    """Return the reason why the leading worker of MirrorMaker 2 cannot be removed.
+
+    The leading worker distributes the work to the other workers. The reason is for the report.
 
     Args:
         workers: The mirror's current workers.
@@ -141,7 +143,7 @@ def why_leader_unavailable(workers: MirrorWorkers, operations: ServerOperations,
 
 
 def remove_leading_workers(trial: TrialRun) -> None:
-    """Kill the mirror's leading worker, and then pause the next leader.
+    """Kill the leading worker of MirrorMaker 2, and then pause its successor.
 
     The outcomes are added to `trial.takeovers`. If a worker cannot be killed or paused, the reason
     is added to `trial.notes`.

@@ -34,7 +34,7 @@ def why_unavailable(environment: TrialEnvironment) -> str:
 
 
 def run_trial(environment: TrialEnvironment, name: str, title: str) -> TrialResult:
-    """Run the trial in which the target cluster refuses the mirror's writes for a while.
+    """Run the trial in which the target cluster refuses the writes of MirrorMaker 2 for a while.
 
     During the trial, the offsets that the mirror commits are compared with the records on the
     target.

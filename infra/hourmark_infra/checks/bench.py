@@ -9,7 +9,7 @@ import sys
 import click
 
 from hourmark.errors import UsageError
-from hourmark_infra.checks.cli import project
+from hourmark_infra.checks.cli import checkout_root
 from hourmark_infra.java.find import export_java_home
 
 
@@ -30,7 +30,7 @@ def bench(context: click.Context, name: str, arguments: tuple[str, ...]) -> None
     if name in ("", "-h", "--help"):
         click.echo(context.get_help())
         return
-    root = project("the benchmarks are")
+    root = checkout_root("the benchmarks")
     found = (file for file in (root / "bench").glob("*.py") if "__main__" in file.read_text())
     names = sorted(file.stem for file in found if not file.stem.startswith(("etl_", "delivery_")))
     if name not in names:

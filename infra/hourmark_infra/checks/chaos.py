@@ -8,7 +8,7 @@ import sys
 import click
 
 from hourmark.errors import UsageError
-from hourmark_infra.checks.cli import project
+from hourmark_infra.checks.cli import checkout_root
 from hourmark_infra.java.find import export_java_home
 
 
@@ -29,7 +29,7 @@ def chaos(context: click.Context, arguments: tuple[str, ...]) -> None:
       hourmark chaos report
     """
     try:
-        root = project("the fault tests are")
+        root = checkout_root("the fault tests")
     except UsageError as error:
         if arguments != ("--help",):
             raise

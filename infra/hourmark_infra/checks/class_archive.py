@@ -23,12 +23,14 @@ SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 
 
 def archive_file() -> Path | None:
-    """Return the path of the archive for the current Java and pyspark, whether or not it exists.
+    """Return the path of the class-data archive for Spark, with the current Java and pyspark.
 
-    The archive is kept in the virtual environment.
+    A Spark driver starts faster if Java loads its classes from such an archive (class-data
+    sharing). The archive is stored in the virtual environment.
 
     Returns:
-        The path; None if there is no Java, or if it does not describe itself in a file `release`.
+        The path, whether or not the file exists. None if Java is not installed, or if its folder
+        has no file `release`, which identifies the version.
     """
     java = find_java(os.environ)
     if java is None or not (release := java.resolve().parents[1] / "release").is_file():
@@ -39,11 +41,13 @@ def archive_file() -> Path | None:
 
 
 def submit_arguments() -> dict[str, str]:
-    """Return the environment variable that makes Spark drivers use the archive.
+    """Return the environment variable that makes Spark drivers use the class-data archive.
+
+    Java loads the classes of Spark faster from this archive.
 
     Returns:
-        The name and value of the variable; empty if there is no archive, or if the variable is set
-        already.
+        The name and value of `PYSPARK_SUBMIT_ARGS`. Empty if the archive does not exist, or if the
+        variable is already set in this process.
     """
     file = archive_file()
     if file is None or not file.is_file() or SUBMIT_ARGUMENTS in os.environ:
@@ -53,7 +57,11 @@ def submit_arguments() -> dict[str, str]:
 
 
 def main() -> None:
-    """Write the archive, unless it exists: start a Spark driver, run a query, and stop it."""
+    """Create the class-data archive that makes Spark drivers start faster, unless it exists.
+
+    A Spark driver is started for this purpose. It runs a query, so that Java loads the classes
+    that the archive must contain.
+    """
     file = archive_file()
     if file is None or file.exists():
         return

@@ -17,7 +17,11 @@ from typing import NamedTuple
 import click
 
 from hourmark.errors import UsageError
-from hourmark_infra.checks.pythons import checks_of, found, untested
+from hourmark_infra.checks.pythons import (
+    describe_missing_versions,
+    find_interpreters,
+    installation_checks,
+)
 from hourmark_infra.checks.running import Check, Output, run_checks
 from hourmark_infra.java.find import export_java_home
 
@@ -51,12 +55,12 @@ ACCEPTANCE_MARKS = "acceptance"  # likewise
 REPORTS = Path(".pytest_cache", "reports")
 
 
-def style() -> tuple[Check, ...]:
-    """Return the four static checks of the project, in execution order.
+def static_checks() -> tuple[Check, ...]:
+    """Return the static checks of the source code: linting, format, import rules and types.
 
     Returns:
-        Checks that run `ruff check`, `ruff format --check`, `lint-imports` (import rules) and
-        `mypy`. Each command runs in the root folder of the checkout.
+        Checks that run `ruff check`, `ruff format --check`, `lint-imports` and `mypy`, in this
+        order. Each command runs in the root folder of the checkout.
     """
     tools = Path(sys.executable).parent
     return (
@@ -68,7 +72,10 @@ def style() -> tuple[Check, ...]:
 
 
 def class_archive() -> Check:
-    """Return a check that writes the class-data archive for Spark, unless it exists."""
+    """Return a check that creates the class-data archive for Spark, unless it exists.
+
+    Tests that start Spark then start faster, because Java loads classes from the archive.
+    """
     return Check("class archive", (sys.executable, "-m", "hourmark_infra.checks.class_archive"))
 
 
@@ -137,7 +144,7 @@ def whole_suite(arguments: Sequence[str]) -> Plan:
                 ),
             ),
             (
-                *style(),
+                *static_checks(),
                 tests(
                     "tests without servers",
                     WITHOUT_SERVERS,
@@ -209,11 +216,11 @@ def test(
             "--quick, --long, --containers, --acceptance and --pythons exclude each "
             "other; run one after the other"
         )
-    root = project("the tests are")
+    root = checkout_root("the tests")
     if pythons:
-        interpreters = found()
-        code = run_checks([checks_of(interpreters)], root)
-        for line in untested(interpreters):
+        interpreters = find_interpreters()
+        code = run_checks([installation_checks(interpreters)], root)
+        for line in describe_missing_versions(interpreters):
             click.echo(line, err=True)
         sys.exit(code)
     export_java_home()
@@ -244,29 +251,29 @@ def plan(
         return whole_suite(arguments)
     if quick:
         chosen_tests = tests("pytest", QUICK_MARKS, (*QUICK_WORKERS, *QUICK_EXAMPLES, *arguments))
-        return Plan((style(), (chosen_tests,)))
+        return Plan((static_checks(), (chosen_tests,)))
     if long_tier and all(argument.startswith("--") for argument in arguments):
         return Plan(
             (
                 (
-                    *style(),
+                    *static_checks(),
                     class_archive(),
                     tests("pytest", LONG_MARKS, (*SERVER_WORKERS, *arguments)),
                 ),
             ),
         )
     marks = LONG_MARKS if long_tier else DEFAULT_MARKS
-    return Plan(((*style(), tests("pytest", marks, arguments)),))
+    return Plan(((*static_checks(), tests("pytest", marks, arguments)),))
 
 
-def project(what: str) -> Path:
+def checkout_root(subject: str) -> Path:
     """Return the root folder of the source checkout that contains this module.
 
     Commands that need files from the checkout, such as the tests, call this function first.
 
     Args:
-        what: Subject and verb of the error message. For example, `the tests are` results in "the
-            tests are not part of an installed Hourmark".
+        subject: What needs the checkout, in the plural, for the error message. For example, `the
+            tests` results in "the tests are not part of an installed Hourmark".
 
     Returns:
         The folder that contains `pyproject.toml`.
@@ -278,6 +285,6 @@ def project(what: str) -> Path:
     root = Path(__file__).parents[3]
     if not (root / "pyproject.toml").is_file():
         raise UsageError(
-            f"{what} not part of an installed Hourmark; use a checkout, with ./hourmark"
+            f"{subject} are not part of an installed Hourmark; use a checkout, with ./hourmark"
         )
     return root

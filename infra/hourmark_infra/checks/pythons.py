@@ -18,14 +18,14 @@ from hourmark_infra.checks.running import Check
 SUPPORTED: Final = ("3.11", "3.12", "3.13", "3.14")
 
 
-def checks_of(interpreters: dict[str, Path | None]) -> Sequence[Check]:
+def installation_checks(interpreters: dict[str, Path | None]) -> Sequence[Check]:
     """Return one check for each Python version that is installed on this machine.
 
     Each check installs Hourmark's wheels in a new virtual environment and runs tests in it.
 
     Args:
         interpreters: Maps each version, such as `3.12`, to the path of its interpreter, as returned
-            by `found`; None if the version is not installed.
+            by `find_interpreters`; None if the version is not installed.
 
     Returns:
         Checks in the order of `interpreters`; empty if no version is installed.
@@ -37,7 +37,7 @@ def checks_of(interpreters: dict[str, Path | None]) -> Sequence[Check]:
     ]
 
 
-def found() -> dict[str, Path | None]:
+def find_interpreters() -> dict[str, Path | None]:
     """Find an installed interpreter for each Python version that Hourmark supports.
 
     `PATH` is searched first, followed by the installations of uv and of pyenv.
@@ -52,14 +52,14 @@ def found() -> dict[str, Path | None]:
     }
 
 
-def untested(interpreters: dict[str, Path | None]) -> list[str]:
+def describe_missing_versions(interpreters: dict[str, Path | None]) -> list[str]:
     """Return a message for each supported Python version that is not installed on this machine.
 
     The messages inform the user that tests for these versions are omitted.
 
     Args:
         interpreters: Maps each version, such as `3.12`, to the path of its interpreter, as returned
-            by `found`; None if the version is not installed.
+            by `find_interpreters`; None if the version is not installed.
 
     Returns:
         One line for each version that is not installed, in the order of `interpreters`; empty if

@@ -76,13 +76,13 @@ class Check(NamedTuple):
     repeats_max: int = 0
 
     def repetition(self, root: Path) -> Check | None:
-        """Return the check that repeats the failed tests of this one.
+        """Return a check that runs the failed tests of this check once more.
 
         Args:
             root: Root folder of the checkout.
 
         Returns:
-            The check; None if no test failed, or more than `repeats_max`.
+            The check; None if no test failed, or if more than `repeats_max` tests failed.
         """
         if self.report is None:
             return None

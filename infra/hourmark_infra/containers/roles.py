@@ -118,7 +118,7 @@ def _renames(log: Path) -> Iterator[tuple[Path, Path]]:
 
 
 class Container(NamedTuple):
-    """The container in which this process runs, and the site to which it belongs.
+    """The container in which this process runs, and the set of containers (site) it belongs to.
 
     Attributes:
         name: Host name of the container, which is also its role, such as `edge-1`.

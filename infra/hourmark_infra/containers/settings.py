@@ -44,7 +44,7 @@ def render_settings(
         programs: Programs that run the servers.
         role: Role of the container, which is also its host name.
         shared: Folder of the volume that all containers share, which contains certificates and the
-            ledger's password.
+            password of the ledger (the database of the ETL).
         files: Maximum number of open files per process, or `resource.RLIM_INFINITY`.
     """
     layout = site.layout(home)

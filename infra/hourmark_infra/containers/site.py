@@ -38,7 +38,7 @@ _PORTS: Final = {
 
 
 class ContainerSite(NamedTuple):
-    """The size and configurable settings of a set of containers that form one Hourmark site.
+    """The size and settings of a site, a set of containers that form one Hourmark installation.
 
     Attributes:
         edge: Number of Kafka brokers in the edge cluster.
@@ -77,7 +77,9 @@ class ContainerSite(NamedTuple):
 
 
 def read_site(environment: Mapping[str, str]) -> ContainerSite:
-    """Read the settings of a container's site from environment variables.
+    """Read the size and settings of a container's site from environment variables.
+
+    A site is a set of containers that form one Hourmark installation.
 
     Missing variables have default values: three edge brokers, three central brokers, three
     DataNodes, two MirrorMaker 2 workers and buckets of 60 seconds.

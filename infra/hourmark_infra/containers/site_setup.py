@@ -35,9 +35,10 @@ _DAYS: Final = "3650"  # certificate lifetime, longer than such a volume is kept
 
 
 def create_site_files(shared: Path) -> bool:
-    """Create a site's cluster IDs, ledger password and TLS certificates, unless they exist.
+    """Create the cluster IDs, database password and TLS certificates of a site, unless they exist.
 
-    If a call is interrupted, the next call creates all files again.
+    A site is a set of containers that form one Hourmark installation. If a call is interrupted, the
+    next call creates all files again.
 
     Args:
         shared: Folder of the volume that all containers of the site share.
@@ -61,7 +62,9 @@ def create_site_files(shared: Path) -> bool:
 
 
 def read_cluster_ids(shared: Path) -> dict[str, str]:
-    """Read the Kafka cluster IDs of the site.
+    """Read the Kafka cluster IDs that `create_site_files` generated for a site.
+
+    A site is a set of containers that form one Hourmark installation.
 
     Args:
         shared: Folder of the volume that all containers of the site share.

@@ -141,8 +141,8 @@ def init_options(*, once: bool, is_new: bool, yes: bool) -> list[str]:
         yes: Whether to accept proposals without asking.
 
     Returns:
-        `--bucket-seconds` with a length if `is_new` is True and `once` is False, followed by
-        `--yes` if `yes` is True. Empty if neither applies.
+        `--bucket-seconds 60` if `is_new` is True and `once` is False, followed by `--yes` if `yes`
+        is True; empty if neither applies.
     """
     length = ["--bucket-seconds", str(_FOLLOWED_BUCKET_S)] if is_new and not once else []
     return [*length, *(["--yes"] if yes else [])]
@@ -188,7 +188,12 @@ def find_new_logs(
     Args:
         logs: Paths of log files.
         settings: Text of the configuration file; empty if there is none.
-        report: Called with a message for each of the other files, which names its source.
+        report: Function that receives a message for each log file that the configuration already
+            reads.
+
+    Returns:
+        The log files that no source of the configuration includes, in the order of `logs`. All of
+        them if `settings` is not valid TOML.
     """
     try:
         sources = tomllib.loads(settings).get("tailer", {}).get("sources", [])

@@ -27,9 +27,9 @@ def unclosed_types(
             `2026-11-21T05`.
 
     Returns:
-        Maps each type name to a text with the label of the next bucket and the reason why it is not
-        closed. Types without a next bucket in `rows` are included. Empty if all buckets up to
-        `hour` are closed.
+        Maps the name of each such type to a text with the label of its next bucket and the reason
+        why the bucket is not closed. Types without a next bucket in `rows` are included. Empty if
+        all buckets up to `hour` are closed.
     """
     following = {row["type"]: row for row in rows if row["state"] != _CLOSED}
     unknown = {name: "the ledger names no next hour" for name in types if name not in following}
@@ -75,7 +75,7 @@ def next_hours(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
     Returns:
         Maps each type name to the label of an hour, such as `2026-11-21T05`. The label is empty for
-        a type that has closed nothing, as its first bucket may be that of any older hour.
+        a type without closed buckets, because its first bucket may be that of an older hour.
     """
     return {row["type"]: (row["next_hour"] or "") if row["last_hour"] else "" for row in rows}
 
@@ -106,20 +106,21 @@ def find_open_hour(
     closed: Iterable[Mapping[str, Any]],
     open_rows: Collection[Mapping[str, Any]],
 ) -> str | None:
-    """Return the bucket in which lines of a run remain after all earlier buckets were closed.
+    """Return the earliest open bucket that may contain lines of a `hourmark run --once`.
 
-    A bucket that was open before the run is closed only by what is staged of all lines delivered
-    until then. If each type closed one, and no staged events remain, no line does.
+    The run waits only until the buckets before `hour` are closed. All its lines are in closed
+    buckets if no events are staged (stored by the ETL, but in no bucket yet), and if each type has
+    since closed a bucket that was open before the lines were delivered.
 
     Args:
-        hour: Label of the oldest bucket that was not awaited.
+        hour: Label of the first bucket for which the run did not wait.
         before: Rows of `hourmark bucket ls --summary --json` before the lines were delivered.
         closed: Rows of closed buckets afterwards, from `hourmark bucket ls --json`.
         open_rows: Rows of `hourmark bucket ls --state open --json` afterwards.
 
     Returns:
-        `hour`, or a later label if the lines that remain are of later hours only; None if no line
-        remains.
+        `hour`, or a later label if all staged events are of later hours; None if all lines of the
+        run are in closed buckets.
     """
     before = list(before)
     if staged := [str(row["staged_hour"]) for row in open_rows if row.get("staged_hour")]:
@@ -132,7 +133,9 @@ def find_open_hour(
 
 
 def describe_buckets(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Format closed buckets as lines of text, sorted by event type name.
+    """Describe closed buckets for the terminal: their grades and numbers of events.
+
+    The lines are sorted by event type name.
 
     Args:
         rows: Rows of closed buckets from `hourmark bucket ls --json`.

@@ -11,17 +11,17 @@ _CHECK_S: Final = 5.0  # each check reads the state file of the stack for each s
 
 
 class ServerGroup(Protocol):
-    """Interface for the servers that are checked. `LocalStack` implements it."""
+    """Interface for checking by name whether a server is running. `LocalStack` implements it."""
 
     def is_running(self, name: str) -> bool: ...
 
 
 class ExitedServers:
-    """A check for servers that have exited. Not thread-safe.
+    """A monitor that detects servers that have exited. Not thread-safe.
 
     Args:
-        servers: The servers.
-        names: Names of the servers to check, which are running.
+        servers: Object that reports whether a server is running.
+        names: Names of the servers to monitor. They must be running.
         clock: Clock that measures the time between two checks.
     """
 
@@ -33,11 +33,11 @@ class ExitedServers:
     def find_new(self) -> list[str]:
         """Return the names of the servers that have exited since the last call.
 
-        A server that was started again is checked again. The servers are checked at most every five
-        seconds.
+        Each exit is returned once. A server that has been restarted is monitored again.
 
         Returns:
-            Names in the order of the constructor's; empty between two checks.
+            Names in the order in which they were passed to the constructor. Empty if the last check
+            was less than five seconds ago; the servers are then not checked.
         """
         if self._clock.monotonic_s() - self._checked_s < _CHECK_S:
             return []

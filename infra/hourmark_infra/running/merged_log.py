@@ -27,13 +27,13 @@ _ESCAPED: Final = re.compile(r"(?:\\n)+(?:\\t|\s)*(?:at [\w.$]+\(|File \\?\"|Tra
 
 
 class MergedLog:
-    """A reader that merges the lines appended to several log files.
+    """A reader that follows several log files, like `tail -f`, and merges their new lines.
 
     Only lines that are written after the object was created are reported. Each line is prefixed
-    with a name. Not thread-safe.
+    with the name of its file. A stack trace is reported as one line. Not thread-safe.
 
     Args:
-        files: Maps the prefix of the lines to the path of the log file. Files need not exist.
+        files: Maps the name of each log file to its path. Files need not exist yet.
         report: Function that receives each line as text.
     """
 
@@ -42,24 +42,29 @@ class MergedLog:
         self._offsets = {
             name: file.stat().st_size if file.exists() else 0 for name, file in files.items()
         }
-        self._traces = {name: StackTraceFolder(file) for name, file in files.items()}
+        self._traces = {name: StackTraceSummarizer(file) for name, file in files.items()}
         self._width = max(map(len, files), default=0)
 
-    def print_new_lines(self) -> None:
-        """Report all complete lines that were appended since the last call, file by file.
+    def report_new_lines(self) -> None:
+        """Read the lines appended since the last call, and pass them to the `report` function.
 
-        An incomplete last line is reported when it is complete, and a stack trace when a call finds
-        no more lines of it. Files that do not exist are skipped.
+        The files are read one after another; files that do not exist are skipped. An incomplete
+        last line is left for a later call. A stack trace at the end of a file is reported by the
+        first call that finds no further lines in this file.
         """
         for name in self._files:
             if not self._print_file(name):
-                self._print(name, self._traces[name].end_trace())
+                self._print(name, self._traces[name].finish_trace())
 
     def close(self) -> None:
-        """Report the remaining complete lines. Call this method last."""
+        """Report all lines that were not reported yet, including stack traces.
+
+        An incomplete last line is not reported. Call this method once, after the last call of
+        `report_new_lines`.
+        """
         for name in self._files:
             self._print_file(name)
-            self._print(name, self._traces[name].end_trace())
+            self._print(name, self._traces[name].finish_trace())
 
     def _print_file(self, name: str) -> bool:
         # whether there were new lines
@@ -67,8 +72,8 @@ class MergedLog:
         while lines := self._read_lines(name, self._files[name]):
             has_new = True
             for line in lines.splitlines():
-                self._print(name, traces.fold(line.decode(errors="replace")))
-        self._print(name, traces.take_held())
+                self._print(name, traces.add_line(line.decode(errors="replace")))
+        self._print(name, traces.take_buffered())
         return has_new
 
     def _print(self, name: str, lines: Iterator[str]) -> None:
@@ -87,66 +92,77 @@ class MergedLog:
         return whole
 
 
-class StackTraceFolder:
-    """Replaces each stack trace in the lines of one log by a line that names its cause.
+class StackTraceSummarizer:
+    """A filter that replaces each stack trace in a log with one line.
 
-    A trace ends at the next log record. A record and the lines after it are held until the next
-    record, as a trace may follow. Not thread-safe.
+    The line consists of the log record before the stack trace, the exception that caused it, and
+    the path of the log. A log record is buffered until the next one, because a stack trace may
+    follow it. Not thread-safe.
 
     Args:
-        log: Path of the log file, which is named in place of a trace.
+        log: Path of the log file, mentioned in the lines that replace stack traces.
     """
 
     def __init__(self, log: Path) -> None:
         self._log = log
-        self._held: list[str] = []  # a record and the lines after it, before any trace
+        self._buffered: list[str] = []  # a record and the lines after it, before any trace
         self._cause: str | None = None  # of the present trace; None if there is none
         self._length = 0  # lines of the present trace
 
-    def fold(self, line: str) -> Iterator[str]:
-        """Add the next line of the log.
+    def add_line(self, line: str) -> Iterator[str]:
+        """Process the next line of the log.
+
+        Args:
+            line: The line, without its line feed.
 
         Yields:
-            The lines to print. `line` may be held, or be part of a trace that is omitted.
+            The lines to print now. These are earlier lines: `line` itself is buffered, or omitted
+            because it belongs to a stack trace.
         """
         if _RECORD.match(line):
-            yield from self.end_trace()
-            yield from self.take_held()
-            self._held.append(line)
+            yield from self.finish_trace()
+            yield from self.take_buffered()
+            self._buffered.append(line)
         elif self._cause is not None:
             self._add_to_trace(line)
         elif _TRACE.match(line) or line.endswith(_PYTHON):
             yield from self._begin_trace(line)
         else:
-            self._held.append(line)
+            self._buffered.append(line)
 
-    def take_held(self) -> Iterator[str]:
-        """Yield the lines that are held, unless they precede a trace that has begun."""
+    def take_buffered(self) -> Iterator[str]:
+        """Yield the buffered lines and clear the buffer.
+
+        Yields nothing if the last line belongs to a stack trace; call `finish_trace` instead.
+        """
         if self._cause is None:
-            held, self._held = self._held, []
-            for line in held:
+            buffered, self._buffered = self._buffered, []
+            for line in buffered:
                 escaped = _ESCAPED.search(line)
                 yield f"{line[: escaped.start()]} (more in {self._log})" if escaped else line
 
-    def end_trace(self) -> Iterator[str]:
-        """Yield the line that stands for the present trace; nothing if there is none."""
+    def finish_trace(self) -> Iterator[str]:
+        """Yield the line that replaces the current stack trace, and end this stack trace.
+
+        Yields nothing if the last line does not belong to a stack trace.
+        """
         if self._cause is None:
             return
-        record = self._held[0].removesuffix(_PYTHON).rstrip() if self._held else ""
+        record = self._buffered[0].removesuffix(_PYTHON).rstrip() if self._buffered else ""
         texts = [cut_text(text, _PART_MAX) for text in (record, self._cause) if text]
         yield f"{': '.join(texts)} (stack trace of {self._length} lines in {self._log})".lstrip()
-        self._held, self._cause, self._length = [], None, 0
+        self._buffered, self._cause, self._length = [], None, 0
 
     def _begin_trace(self, line: str) -> Iterator[str]:
         # The lines after a record are its exception. Without a record it is the last line, and none
         # before a trace of Python, which ends with the exception or follows it on its line.
-        held, self._held, self._cause = self._held, [], ""
-        if held and _RECORD.match(held[0]):
-            self._held, exception = held[:1], held[1:]
+        buffered, self._buffered, self._cause = self._buffered, [], ""
+        if buffered and _RECORD.match(buffered[0]):
+            self._buffered, exception = buffered[:1], buffered[1:]
         else:
-            first = len(held) if line.endswith(_PYTHON) else max(len(held) - 1, 0)
-            yield from held[:first]
-            exception = held[first:]
+            first = len(buffered) if line.endswith(_PYTHON) else max(len(buffered) - 1, 0)
+            yield from buffered[:first]
+            exception = buffered[first:]
         for traced in (*exception, line):
             self._add_to_trace(traced)
 

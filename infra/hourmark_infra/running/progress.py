@@ -64,14 +64,14 @@ class RunProgress:
     def awaiting(
         self, what: str, details: Callable[[], str] = str
     ) -> Iterator[Callable[[str], None]]:
-        """Report at intervals what a `with` block is waiting for.
+        """Report repeatedly what the body of a `with` statement is waiting for.
 
-        Blocks may be nested; the innermost one is reported.
+        Only the innermost of nested `with` statements is reported.
 
         Args:
             what: Text that follows "waiting for", such as `all lines to be acknowledged`.
-            details: Function that returns the present details of the wait, which follow in
-                parentheses; an empty string if there are none. Called from another thread.
+            details: Function that returns current details, which are appended in parentheses; an
+                empty string if there are none. Called from another thread.
 
         Yields:
             A function that replaces the text, and reports the new text immediately if it has

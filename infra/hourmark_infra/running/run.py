@@ -49,7 +49,7 @@ from hourmark_infra.running.closed_buckets import (
 from hourmark_infra.running.exited_servers import ExitedServers
 from hourmark_infra.running.merged_log import MergedLog
 from hourmark_infra.running.progress import RunProgress
-from hourmark_infra.running.stack_holder import describe_conflict, record_holder
+from hourmark_infra.running.stack_holder import describe_conflict, record_applied_configuration
 from hourmark_infra.running.supervisor import POLL_S, Supervisor
 from hourmark_infra.stack.config_file import tailer_settings
 from hourmark_infra.stack.control import LocalStack
@@ -117,20 +117,20 @@ def merge_settings(stack: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str
 
 
 def first_hour_options(config: Config, now_ms: int) -> tuple[str, ...]:
-    """Return the option `--first-hour` for `hourmark types apply`.
+    """Return the option `--first-hour` for `hourmark types apply`: the first bucket of new types.
 
-    The first hour is the first hourly bucket of new event types. From it on, each hour has a bucket;
-    older lines are back-filled to buckets of their own hours. Without the option, buckets would
-    start at the current hour; `Run.run_once` would then end before it closes older lines, as it does
-    not wait for the current hour.
+    Without this option, the first bucket would be that of the current hour, for which
+    `Run.run_once` does not wait. Events of hours before the first bucket are also stored, in
+    buckets that are added later (back-fill).
 
     Args:
         config: Configuration with `types.first_hour` and the bucket length.
         now_ms: Current time in Unix milliseconds.
 
     Returns:
-        `("--first-hour", HOUR)`, with the hour before the current one if `types.first_hour` is not
-        set, or more than 300 buckets in the past. Empty if it is not a valid hour.
+        `("--first-hour", HOUR)`, where HOUR is `types.first_hour`, or the hour before the current
+        one if this setting is missing or more than 300 buckets in the past. Empty if the setting
+        is not a valid hour.
     """
     first, length_s = config.types.first_hour, config.parsing.bucket_seconds
     current = Hour.containing(now_ms, length_s)
@@ -145,14 +145,14 @@ def first_hour_options(config: Config, now_ms: int) -> tuple[str, ...]:
 
 
 def describe_missing_files(sources: Iterable[TailedSource]) -> Iterator[str]:
-    """Describe the sources of the tailer that have no file to read.
+    """Yield a message for each configured log source that currently has no file to read.
 
     Args:
-        sources: The configured sources.
+        sources: The configured sources of the tailer, the component that reads log files.
 
     Yields:
-        A message for each source that has patterns, but no file that matches one of them, or only
-        files that it excludes.
+        A message that states whether no file matches the patterns of the source, or all matching
+        files are excluded. Sources without patterns are skipped.
     """
     for source in sources:
         if not source.paths or next(find_log_files(source.paths, source.exclude), None):
@@ -169,13 +169,13 @@ def describe_missing_files(sources: Iterable[TailedSource]) -> Iterator[str]:
 
 
 def describe_rotations(registered: Mapping[str, Any]) -> Iterator[str]:
-    """Describe the log files that were rotated between `hourmark init` and the run.
+    """Yield a message for each log file that was rotated or deleted since `hourmark init`.
 
     Args:
-        registered: Output of `hourmark tail register --json`.
+        registered: Output of `hourmark tail register --json`, decoded.
 
     Yields:
-        A message for each file that is not at its path any more.
+        A message that names the file to which the log was rotated, if it was found.
     """
     for path, now in registered["rotated"].items():
         yield f"{path} was rotated after `hourmark init` read it: its lines are delivered from {now}"
@@ -267,15 +267,15 @@ class Run:
             self._clock.sleep(POLL_S)
 
     def run_once(self) -> RunOutcome:
-        """Deliver the existing content of the log files, and wait until its buckets are closed.
+        """Deliver the current content of the log files once, and wait until buckets contain it.
 
-        A last line without a newline is also delivered. If there is nothing to deliver, and the
-        previous run was complete, the call does not wait for buckets. If the current bucket ends in
-        more than two minutes, the call only waits for earlier buckets.
+        A last line without a line feed is also delivered. If the current bucket ends in more than
+        two minutes, the call only waits for earlier buckets, and a later run closes the current
+        one. If there is nothing new, and the previous run was complete, the call does not wait.
 
         Returns:
-            The result of the run. Every line is then in a closed bucket, in the bucket `open_hour`
-            of the result, or a dead letter (a line that could not be parsed).
+            The result of the run. Every line has become an event in a closed bucket or in the
+            bucket `open_hour` of the result, or a dead letter (a line that cannot be parsed).
 
         Raises:
             ConfigError: The configuration file is missing or invalid.
@@ -404,7 +404,7 @@ class Run:
                 raise
             raise UsageError(f"{error}\n{said}") from error
         if self._local is not None:
-            record_holder(self._home, self._file)
+            record_applied_configuration(self._home, self._file)
 
     def _start_components(
         self, config: Config, first: Sequence[str], canaries: Sequence[str] = ()
@@ -516,7 +516,7 @@ class Run:
         if self._watch is not None and self._local is not None and self._local.is_running(MIRROR):
             self._watch.poll()
         if self._log is not None:
-            self._log.print_new_lines()
+            self._log.report_new_lines()
         self._check_servers()
 
     def _check_servers(self) -> None:

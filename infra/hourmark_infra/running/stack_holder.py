@@ -16,8 +16,11 @@ _FILE: Final = Path("run/configuration")  # below the home
 _STACK_CONFIG: Final = Path("stack/hourmark.toml")
 
 
-def record_holder(home: Path, file: Path) -> None:
-    """Record that the types of a configuration were applied to the local stack.
+def record_applied_configuration(home: Path, file: Path) -> None:
+    """Record that the event types of a configuration were applied to the local stack.
+
+    A stack supports the types of one configuration only. `describe_conflict` later uses the record
+    to detect that another configuration is about to be applied.
 
     Args:
         home: The `HOURMARK_HOME` folder of the stack.
@@ -27,15 +30,18 @@ def record_holder(home: Path, file: Path) -> None:
 
 
 def describe_conflict(home: Path, file: Path) -> str | None:
-    """Describe why a configuration cannot be applied to a stack that holds another one.
+    """Return an error message if the local stack already uses another configuration.
+
+    A stack supports the event types of one configuration only, so no other configuration can be
+    applied to it.
 
     Args:
         home: The `HOURMARK_HOME` folder of the stack.
         file: Absolute path of the configuration file to be applied.
 
     Returns:
-        A message with the next step. None if there is no stack, or if no other configuration that
-        still exists was applied to it.
+        A message that names the other configuration and the next step. None if there is no stack,
+        no other configuration was applied to it, or the other configuration file no longer exists.
     """
     try:
         holder = Path(os.fsdecode((home / _FILE).read_bytes()))

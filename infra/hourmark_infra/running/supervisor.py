@@ -77,9 +77,8 @@ class Supervisor:
     def poll(self) -> None:
         """Check all supervised components once, and restart those that have exited.
 
-        An exit is reported by the first call after it. The component is restarted by the first
-        call after a delay of `PAUSE_S` seconds, which doubles with each exit, up to `PAUSE_MAX_S`,
-        until the component has run for `STEADY_S` seconds. The call does not block.
+        The first call after an exit reports it. A later call restarts the component, as soon as
+        the pause described for this class has elapsed. The call does not block.
         """
         now_s = self.clock.monotonic_s()
         for name, schedule in self._schedules.items():

@@ -124,11 +124,11 @@ class LocalStack:
             clusters: Number of Kafka clusters. None keeps the existing number; a new stack has 2.
             mirror: Whether the stack runs MirrorMaker 2.
             bucket_seconds: Bucket length. None keeps the existing length; a new stack uses 3600.
-            spread: Whether there are three central brokers and three DataNodes instead of one each.
+            spread: Whether there are three central brokers and DataNodes instead of one each.
             workers: Number of MirrorMaker 2 workers.
             jmx: Whether brokers expose metrics through JMX.
-            preferred_ports: Maps port names to TCP ports, which are used if they are free.
-            report: Function that receives progress messages, one line each.
+            preferred_ports: TCP ports to use if they are free, by port name.
+            report: Function that receives lines of progress.
 
         Raises:
             UsageError: The existing stack has a different number of Kafka clusters.

@@ -20,8 +20,9 @@ def local_servers(config: Config | None) -> list[ServerStatus] | None:
         config: The configuration; None to use the local stack.
 
     Returns:
-        The status of each server, in start order; a single entry if `hourmark down` has stopped
-        them. None if there is no local stack, or if the configuration uses another edge cluster.
+        The status of each server, in start order. A single entry for the whole stack if `hourmark
+        down` has stopped it. None if there is no local stack, or if the configuration uses another
+        edge cluster.
 
     Raises:
         HourmarkError: The state file of the stack cannot be read.
@@ -33,9 +34,9 @@ def local_servers(config: Config | None) -> list[ServerStatus] | None:
 
 
 def stopped_stack(config: Config | None) -> ServerStatus | None:
-    """Return one entry for all servers of the local stack if `hourmark down` has stopped them.
+    """Return a single status entry for the local stack if `hourmark down` has stopped it.
 
-    No server is asked.
+    The state file of the stack contains this information, so no server is contacted.
 
     Args:
         config: The configuration; None to use the local stack.

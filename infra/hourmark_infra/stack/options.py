@@ -29,7 +29,8 @@ def clusters_option(first: Clusters, *, kept: bool = True) -> Callable[[_F], _F]
 
     Args:
         first: Default for a new stack, according to the help text.
-        kept: Whether to state in the help text that an existing stack keeps its number of clusters.
+        kept: Whether the help text states that an existing stack keeps its number of clusters if
+            the option is omitted.
     """
     return click.option(
         "--clusters",

@@ -40,12 +40,12 @@ _FETCH_BYTES: Final = 64 * 1024  # a broker returns a larger first batch neverth
 
 
 class DamagedTopics:
-    """Detector that excludes topics with damaged record batches from replication.
+    """Failure detector that excludes topics with damaged record batches from replication.
 
-    If a MirrorMaker 2 task reads a damaged batch, it stops copying all of its partitions. Call
-    `start_run` when MirrorMaker 2 starts, then `failures` repeatedly. Each change of the excluded
-    topics is reported as a failure, so that the caller restarts MirrorMaker 2 with the new list. A
-    topic is included again when its next batch can be read. Not thread-safe.
+    A MirrorMaker 2 task that reads a damaged batch stops copying all of its partitions. Therefore,
+    the topic is excluded until its next batch can be read. Each change is reported as a failure, so
+    that the caller restarts MirrorMaker 2 with the new list. Call `start_run` when MirrorMaker 2
+    starts, then `failures` repeatedly. Not thread-safe.
 
     Args:
         sites: Clients of both clusters.
@@ -155,7 +155,7 @@ def find_damaged_batches(
         One error for each topic-partition with a damaged batch; empty if there are none.
 
     Raises:
-        Unavailable: The edge cluster does not answer.
+        Unavailable: The edge cluster does not respond.
     """
     found: list[PartitionError] = []
     spans = {}

@@ -105,7 +105,7 @@ STALL_S: Final = 300.0  # longer than a slow start, a rebalance and an aborted t
 
 
 class StallTracker:
-    """Tracker of topic-partitions in which the mirror is behind and makes no progress.
+    """Tracks topic-partitions in which the mirror is behind and makes no progress.
 
     Args:
         stall_s: Seconds without progress after which a partition counts as stalled.

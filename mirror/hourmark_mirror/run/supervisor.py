@@ -57,7 +57,7 @@ class SupervisedProcess(Protocol):
 
 
 class FailureDetector(Protocol):
-    """Detector of failures that leave the supervised process running.
+    """Interface of detectors for failures that leave the supervised process running.
 
     The supervisor calls `start_run` before each start of the process, and then polls `failures`. If
     the state cannot be read at the moment, both methods raise an error, and the supervisor retries
@@ -160,7 +160,7 @@ class _RetryingDetector:
 
 @dataclasses.dataclass(kw_only=True)
 class MirrorSupervisor:
-    """Supervisor that runs MirrorMaker 2 and restarts it on failure until `stopping` is set.
+    """Runs MirrorMaker 2 and restarts it after failures until `stopping` is set.
 
     Attributes:
         start_process: Function that starts a new process and returns it.

@@ -47,7 +47,7 @@ def read_worker_group(central: KafkaCluster, edge_alias: str) -> WorkerGroup:
         the last ones written.
 
     Raises:
-        Unavailable: The central cluster does not answer.
+        Unavailable: The central cluster does not respond.
     """
     states = TaskStates("")
     states.update(read_topic(central, status_topic(edge_alias), cluster_name="central"))
@@ -72,7 +72,7 @@ def read_connector_settings(central: KafkaCluster, edge_alias: str) -> dict[str,
         Setting names and values; empty if the connector has never run.
 
     Raises:
-        Unavailable: The central cluster does not answer.
+        Unavailable: The central cluster does not respond.
     """
     values = dict(read_topic(central, f"mm2-configs.{edge_alias}.internal", cluster_name="central"))
     written = values.get(_KEY)

@@ -45,7 +45,7 @@ class MirrorSites:
             The description of each topic; empty if the edge has no mirrored topics.
 
         Raises:
-            Unavailable: The edge cluster does not answer, or its brokers disagree on which topics
+            Unavailable: The edge cluster does not respond, or its brokers disagree on which topics
                 exist, for example while a topic is being deleted. The call can be repeated.
         """
         names = [n for n in self.edge.names() if _MIRRORED.fullmatch(n)]
@@ -64,7 +64,7 @@ class MirrorSites:
             Topic-partitions at the edge, in the order of `topics`; empty if no topics are mirrored.
 
         Raises:
-            Unavailable: The edge cluster does not answer, or its brokers disagree on which topics
+            Unavailable: The edge cluster does not respond, or its brokers disagree on which topics
                 exist.
         """
         return [Partition(t.name, p) for t in self.topics() for p in t.partitions]
@@ -104,7 +104,7 @@ class MirrorSites:
             topic-partitions without a copy are absent.
 
         Raises:
-            Unavailable: The central cluster does not answer.
+            Unavailable: The central cluster does not respond.
         """
         remotes = {p: self.remote_partition(p) for p in partitions}
         topics = self.central.topics({r.topic for r in remotes.values()})
@@ -124,7 +124,7 @@ class MirrorSites:
             such as `("events.click", "topic edge.events.click")`; empty if there are none.
 
         Raises:
-            Unavailable: A cluster does not answer.
+            Unavailable: A cluster does not respond.
         """
         prefix = central_topic("", self.alias)
         names = [

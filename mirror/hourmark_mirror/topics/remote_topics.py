@@ -40,7 +40,7 @@ def expected_remote_topics(
         The specification of each remote topic; empty if no edge topic is selected.
 
     Raises:
-        Unavailable: A cluster does not answer.
+        Unavailable: A cluster does not respond.
     """
     topics = [t for t in sites.topics() if selected(t.name)]
     names = [
@@ -74,7 +74,7 @@ def remote_topic_differences(
         none.
 
     Raises:
-        Unavailable: A cluster does not answer.
+        Unavailable: A cluster does not respond.
     """
     return list(_differences(sites, expected_remote_topics(config, sites, selected)))
 
@@ -93,7 +93,7 @@ def apply_differences(
         differences: Differences from `remote_topic_differences`.
 
     Raises:
-        Unavailable: A cluster does not answer. Some changes may have been made; repeat the call.
+        Unavailable: A cluster does not respond. Some changes may have been made; repeat the call.
     """
     wanted = {t.name: t for t in expected_remote_topics(config, sites)}
     for difference in differences:
@@ -124,7 +124,7 @@ def ensure_remote_topics(config: Config, sites: MirrorSites) -> list[str]:
         The names of the created topics; empty if none were missing.
 
     Raises:
-        Unavailable: A cluster does not answer.
+        Unavailable: A cluster does not respond.
     """
     wanted = expected_remote_topics(config, sites)
     missing = []

@@ -51,15 +51,13 @@ class FaultSpan:
     count: int = 1
 
     def continues_with(self, kind: FaultKind, edge: int | None, central: int | None) -> bool:
-        """Return whether a faulty record directly follows this span and has the same kind of fault.
-
-        If so, the caller extends the span instead of starting a new one.
+        """Return whether a faulty record extends this span of adjacent records with the same fault.
 
         Args:
             kind: Kind of fault of the record.
-            edge: Edge offset of the record. Only compared if the kind is `missing`.
-            central: Target offset of the record, compared for all other kinds; None if the record
-                is missing.
+            edge: Edge offset of the record, which is compared if the kind is `missing`.
+            central: Target offset of the record, which is compared for all other kinds; None if the
+                record is missing.
 
         Returns:
             True if the kinds are equal, and the compared offset is one greater than the last offset

@@ -41,7 +41,7 @@ class ComparedPartition(NamedTuple):
 
 
 class ContentComparer:
-    """Comparer of edge topic-partitions with their copies on the central cluster, record by record.
+    """Compares edge topic-partitions with their copies on the central cluster, record by record.
 
     Each comparison opens Kafka consumers and closes them afterwards.
     """
@@ -87,7 +87,7 @@ class ContentComparer:
             One result for each topic-partition of this comparer.
 
         Raises:
-            Unavailable: A cluster does not answer, or a transaction on the target does not end
+            Unavailable: A cluster does not respond, or a transaction on the target does not end
                 within 90 seconds.
         """
         remote_ends = self._committed_ends()

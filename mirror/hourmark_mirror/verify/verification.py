@@ -88,7 +88,7 @@ class Verification:
         Raises:
             UsageError: No mirrored topic has one of the given names, or the state file cannot be
                 used.
-            Unavailable: A cluster does not answer.
+            Unavailable: A cluster does not respond.
         """
         self._max_bytes = config.kafka.max_message_bytes
         self._clock = clock
@@ -136,7 +136,7 @@ class Verification:
 
         Raises:
             UsageError: The state file cannot be written.
-            Unavailable: A cluster does not answer.
+            Unavailable: A cluster does not respond.
         """
         partitions = [Partition(t.name, p) for t in self._topics.values() for p in t.partitions]
         cut = self._edge.ends(partitions)

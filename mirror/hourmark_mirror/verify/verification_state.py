@@ -61,11 +61,11 @@ class VerificationState:
         topics: Maps each edge topic name to the topic id and mirror positions at its last
             verification.
         alarms: Alarms that no operator has accepted.
-        accepted: Topics and partitions that may exist only on the central cluster, because an
-            operator has accepted this.
-        recreated: Maps the names of edge topics to their topic ids, for topics that were deleted
-            and recreated, if an operator has accepted this. The central cluster may still have
-            records of the deleted topic.
+        accepted: Topics and partitions that exist only on the central cluster, as accepted by an
+            operator.
+        recreated: Maps the names of edge topics that were deleted and recreated, as accepted by an
+            operator, to their new topic ids. The central cluster may still have records of the
+            deleted topics.
     """
 
     def __init__(self, work_dir: Path, edge_cluster_id: str) -> None:

@@ -67,7 +67,7 @@ class TopicVerification(NamedTuple):
     `hourmark mirror watch` compares randomly chosen records of both clusters.
 
     Attributes:
-        through_ms: Time up to which the topic is verified, Unix milliseconds. Records written
+        through_ms: Time up to which the topic is verified, in Unix milliseconds. Records written
             before this time were copied.
         compared: Number of records that were compared.
         passed: Number of offsets in the ranges from which these records were chosen.

@@ -43,7 +43,7 @@ class SampleResult(NamedTuple):
     Attributes:
         covered: Range of edge offsets from which the sample was chosen.
         compared: Number of records compared.
-        through_ms: Timestamp of the last sampled record, Unix milliseconds.
+        through_ms: Timestamp of the last sampled record, in Unix milliseconds.
         differs: First edge offset whose record is missing or out of order on the target; None if
             all sampled records match.
     """
@@ -61,7 +61,7 @@ class TruncatedRecord(NamedTuple):
 
     Attributes:
         offset: Offset of the record at the edge.
-        timestamp_ms: Timestamp of the record, Unix milliseconds.
+        timestamp_ms: Timestamp of the record, in Unix milliseconds.
         target_start: Log start offset on the target.
     """
 
@@ -79,7 +79,7 @@ class MirrorObservation:
     topic-partitions as keys.
 
     Attributes:
-        now_ms: Time of the observation, Unix milliseconds.
+        now_ms: Time of the observation, in Unix milliseconds.
         ids: Topic ids at the edge, by topic.
         remote_ids: Topic ids on the target, by edge topic. Topics that do not exist on the target
             are absent.
@@ -90,7 +90,7 @@ class MirrorObservation:
         remote_starts: Log start offsets on the target.
         remote_ends: Log end offsets on the target.
         retention_ms: `retention.ms` at the edge, by topic; negative means unlimited.
-        uncopied_ms: Timestamp of the first uncopied record, Unix milliseconds. Contains only
+        uncopied_ms: Timestamp of the first uncopied record, in Unix milliseconds. Contains only
             topic-partitions that were also behind at the previous observation.
         cut_off: First record that was truncated on the target. Topic-partitions without such a
             record are absent.
@@ -99,8 +99,8 @@ class MirrorObservation:
         blocking: Record that is too large for the target. Contains only topic-partitions that are
             stalled and have such a record.
         failures: Failed connectors and tasks.
-        newest_ms: Timestamp of the newest record, Unix milliseconds, by topic; None if the topic is
-            empty. Contains only topics that should receive records regularly.
+        newest_ms: Timestamp of the newest record in Unix milliseconds, by topic; None if the topic
+            is empty. Contains only topics that should receive records regularly.
         workers: Number of running MirrorMaker 2 workers; None if it was not read.
         samples: Results of comparing sampled records.
     """
@@ -134,11 +134,11 @@ class PartitionState:
         position: Edge offset of the next record to copy; None if the mirror has no position.
         end: Log end offset at the edge.
         since_ms: Time of the last observation in which the mirror had advanced or was not behind,
-            Unix milliseconds.
+            in Unix milliseconds.
         remote_start: Log start offset on the target at the last check for truncated records.
         remote_end: Log end offset on the target.
         sampled: Edge offset (exclusive) up to which samples were taken.
-        sampled_ms: Timestamp of the last sampled record, Unix milliseconds.
+        sampled_ms: Timestamp of the last sampled record, in Unix milliseconds.
         passed: Number of offsets in all sampled ranges since the first observation.
         compared: Number of records compared since the first observation.
     """
@@ -175,10 +175,10 @@ class WatchState:
     """State that the mirror watch stores between two observations.
 
     Attributes:
-        looked_ms: Time of the last observation, Unix milliseconds; 0 before the first.
+        looked_ms: Time of the last observation, in Unix milliseconds; 0 before the first.
         topics: Maps each edge topic name to the state of the topic.
         standing: Alarms about lost records that no operator has accepted.
-        few_since_ms: Time since which fewer workers than expected have been running, Unix
+        few_since_ms: Time since which fewer workers than expected have been running, in Unix
             milliseconds; None if enough are running.
         format: Version of the file format.
     """

@@ -77,12 +77,12 @@ class UncopiedTimestamps:
 
         Args:
             offsets: Topic-partitions and offsets from `select_reads`.
-            times_ms: For each topic-partition, the timestamp of the record, Unix milliseconds. A
+            times_ms: For each topic-partition, the timestamp of the record, in Unix milliseconds. A
                 topic-partition is absent if no record was found.
 
         Returns:
-            For each topic-partition, the timestamp of the first uncopied record, Unix milliseconds.
-            Topic-partitions without a known timestamp are absent.
+            For each topic-partition, the timestamp of the first uncopied record in Unix
+            milliseconds. Topic-partitions without a known timestamp are absent.
         """
         for p, offset in offsets.items():
             self._read.pop(p, None)
@@ -98,10 +98,10 @@ CLOCK_SKEW_MAX_MS: Final = 300_000  # maximum difference between this clock and 
 
 
 class MirrorObserver:
-    """Observer that reads offsets and topics of both clusters, and compares samples of records.
+    """Reads the state of both clusters of a mirror, and compares samples of records.
 
-    Kafka clients stay open between observations. The caller must close the observer. Not
-    thread-safe.
+    The state includes topics, offsets and positions. Kafka clients stay open between observations.
+    The caller must close the observer. Not thread-safe.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class MirrorObserver:
             The state of both clusters, with the results of the comparison.
 
         Raises:
-            Unavailable: A cluster does not answer. The call can be repeated later.
+            Unavailable: A cluster does not respond. The call can be repeated later.
         """
         sites = self._sites
         topics = sites.topics()

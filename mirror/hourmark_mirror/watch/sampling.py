@@ -71,7 +71,7 @@ class _Window(NamedTuple):
 
 
 class RecordSampler:
-    """Sampler that compares randomly chosen records of both clusters of a mirror.
+    """Compares randomly chosen edge records with their copies on the central cluster.
 
     Two Kafka consumers stay open between samples, because opening them costs more than reading. The
     caller must close the sampler.
@@ -110,7 +110,7 @@ class RecordSampler:
             The result for each compared topic-partition; empty if there is nothing to compare.
 
         Raises:
-            Unavailable: A cluster does not answer. The consumers are closed, and the call can be
+            Unavailable: A cluster does not respond. The consumers are closed, and the call can be
                 repeated.
         """
         there = sorted(p for p in ranges if p in remotes)

@@ -35,14 +35,14 @@ class ObservationSource(Protocol):
     """Interface for reading the state of both clusters of a mirror, as `MirrorObserver` does.
 
     `observe` takes the stored state after the previous observation and returns the current state of
-    both clusters. It raises `Unavailable` if a cluster does not answer.
+    both clusters. It raises `Unavailable` if a cluster does not respond.
     """
 
     def observe(self, before: WatchState) -> MirrorObservation: ...
 
 
 class MirrorWatcher:
-    """Watcher that observes a mirror repeatedly, and reports alarms in the log and in metrics.
+    """Observes a mirror repeatedly, and reports alarms in the log and in metrics.
 
     The state is stored after each observation. `report_unwatched` and `observing_s` may be called
     from other threads.
@@ -82,7 +82,7 @@ class MirrorWatcher:
             Alarms and verified topics.
 
         Raises:
-            Unavailable: A cluster does not answer, or the state cannot be stored. In the latter
+            Unavailable: A cluster does not respond, or the state cannot be stored. In the latter
                 case, the alarms have already been reported.
             UsageError: The state file is damaged or its folder cannot be used.
         """
@@ -164,7 +164,7 @@ def _end() -> None:
 
 
 class StuckWatchMonitor:
-    """Monitor that raises an alarm if an observation hangs, and eventually exits the process.
+    """Raises an alarm if an observation of the mirror hangs, and eventually exits the process.
 
     The monitor runs in a separate daemon thread, because Python cannot interrupt a thread that
     hangs.

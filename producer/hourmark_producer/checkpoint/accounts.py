@@ -15,18 +15,16 @@ from hourmark_producer.files.tracked_file import FileAccount, FilePosition, Trac
 
 
 def save_changed_accounts(checkpoint: Checkpoint, files: Iterable[TrackedFile]) -> None:
-    """Save the accounts of changed files, so that lost bytes are counted even after a restart.
+    """Save what scans observed of changed files, so that lost bytes are counted after a restart.
 
-    The account of a file contains its largest size and its truncations since a sender thread last
-    examined it. All accounts are saved in one transaction. An account is not saved in these cases:
-
-    - It is already saved, or contains nothing that must survive a restart.
-    - The file is missing, or nothing more is read from it.
-    - The file is a compressed file whose content may be unread.
+    The observations of a file are called its account: its largest size, its first bytes and its
+    truncations since a sender thread last examined it. Only accounts that changed and that a later
+    run needs are saved, all in one transaction.
 
     Args:
         checkpoint: Database in which the accounts are saved.
-        files: Tracked files. The attribute `saved` of each saved file is set to its account.
+        files: Tracked files. If the account of a file is saved, it is also assigned to the
+            attribute `saved` of the file.
 
     Raises:
         CheckpointFailed: Nothing was saved. Try again at the next scan.
@@ -60,10 +58,9 @@ def save_changed_accounts(checkpoint: Checkpoint, files: Iterable[TrackedFile]) 
 def save_first_bytes(file_id: str, position: FilePosition) -> Change:
     """Return the SQL statement that saves the first bytes of a file.
 
-    The first bytes identify the content when the tailer compares files. Execute the statement with
-    `Checkpoint.commit`. It changes nothing if at least as many bytes are already saved, if a
-    truncation of the file is saved, or if the saved bytes belong to another generation (the content
-    between two truncations).
+    The tailer uses these bytes to recognize the content in other files. Execute the statement with
+    `Checkpoint.commit`. The statement never shortens or replaces bytes that are already saved: it
+    has an effect only if fewer bytes of the same content are saved and no truncation is recorded.
 
     Args:
         file_id: Id of the file.

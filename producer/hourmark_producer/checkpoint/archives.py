@@ -60,11 +60,11 @@ class ArchiveStamp(NamedTuple):
 
 
 def migrate_departed_table(db: sqlite3.Connection) -> None:
-    """Add the column `high` to the table `departed` of a checkpoint from version 0.3.0 or earlier.
+    """Add the column `high` to a checkpoint that version 0.3.0 or earlier created.
 
-    The table records how far deleted or truncated content was read. All bytes before the offset
-    `high` were either read or counted as lost. Does nothing if the column exists. Earlier versions
-    can still use the table.
+    The column belongs to the table `departed`, which records how far deleted or truncated content
+    was read. All bytes before the offset `high` were read or counted as lost. Does nothing if the
+    column exists. Earlier versions can still use the table.
 
     Args:
         db: Database of the checkpoint.
@@ -133,15 +133,16 @@ def save_departed(
 ) -> list[_Change]:
     """Return the SQL statements that record how far deleted or truncated content was read.
 
-    If a compressed copy of the content appears later, the tailer recognizes it by this record. Only
-    the latest `DEPARTED_MAX` records are kept. Execute the statements with `Checkpoint.commit`.
+    By this record, the tailer recognizes a compressed copy that appears later, and reads only the
+    unread bytes. Only the latest `DEPARTED_MAX` records are kept. Execute the statements with
+    `Checkpoint.commit`.
 
     Args:
         position: The position up to which the content was read.
-        unread: Identifies content of which no byte was read: its first bytes and its size in
-            bytes. Ignored if `position.offset` is not 0.
-        high: If the unread bytes were counted as lost, the size of the content in bytes;
-            otherwise 0. Then they are not counted again when the compressed copy is found.
+        unread: First bytes and size of the content in bytes. Needed only if nothing was read, which
+            means that `position.offset` is 0.
+        high: Size of the content in bytes if its unread bytes were counted as lost, so that they
+            are not counted again; otherwise 0.
 
     Returns:
         The statements with their parameters. Empty if nothing was read and `unread` is empty,
@@ -198,17 +199,17 @@ def read_scan_times(db: sqlite3.Connection) -> dict[str, int]:
 
 
 def read_departed(db: sqlite3.Connection) -> list[FilePosition]:
-    """Return the read positions of content that was deleted or truncated.
+    """Return how far deleted or truncated content was read, as recorded by `save_departed`.
 
-    `save_departed` records these positions. The tailer compares compressed files with them to
-    recognize content that was already read.
+    The tailer compares new compressed files with these positions to recognize content that was
+    already read.
 
     Args:
         db: Database of the checkpoint.
 
     Returns:
-        One position per record; an empty list if there are none. All bytes before `size_seen` were
-        either read or counted as lost.
+        One position per record; an empty list if there are none. `size_seen` of a position is the
+        offset up to which all bytes were read or counted as lost.
 
     Raises:
         sqlite3.Error: The database cannot be read.

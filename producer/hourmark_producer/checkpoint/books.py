@@ -160,7 +160,7 @@ class SourceBalance:
 
     @property
     def off_by(self) -> int:
-        """Difference in bytes between `seen` and the sum of the other attributes.
+        """Return the accounting error in bytes: `seen` minus the sum of the other attributes.
 
         The value is 0 if the accounting is consistent. Any other value indicates a bug in the
         tailer.
@@ -253,12 +253,12 @@ def read_accounting(db: sqlite3.Connection) -> AccountingSnapshot:
 
 
 def compute_balances(
-    books: AccountingSnapshot, unread: Mapping[str, int]
+    snapshot: AccountingSnapshot, unread: Mapping[str, int]
 ) -> dict[str, SourceBalance]:
-    """Compute the byte balance of each source: observed bytes, and their current states.
+    """Compute the byte balance of each source: how many bytes were observed, and their states.
 
     Args:
-        books: The accounting as stored in the checkpoint.
+        snapshot: Byte totals and file positions from the checkpoint.
         unread: Maps each file id to the number of bytes after the offset of the file, including
             destroyed bytes that are not yet counted as lost. A file without an entry counts as 0.
 
@@ -266,7 +266,7 @@ def compute_balances(
         Maps each source name to its balance, in sorted order.
     """
     offsets, pending = Counter[str](), Counter[str]()
-    for row in books.files:
+    for row in snapshot.files:
         offsets[row.source] += row.offset
         pending[row.source] += unread.get(row.file_id, 0)
     return {
@@ -278,43 +278,43 @@ def compute_balances(
             skipped=total.skipped,
             lost=total.lost,
         )
-        for source, total in sorted(books.totals.items())
+        for source, total in sorted(snapshot.totals.items())
     }
 
 
 def read_current_balances(
-    read_books: Callable[[], AccountingSnapshot], files: Iterable[TrackedFile]
+    read_snapshot: Callable[[], AccountingSnapshot], files: Iterable[TrackedFile]
 ) -> dict[str, SourceBalance]:
     """Compute the byte balance of each source while the tailer is running.
 
-    The positions in the checkpoint and in memory may differ while a file is being processed. In
-    this case, both are read again, up to five times. Files that still differ count as having no
-    unread bytes.
+    A position is written to the checkpoint a moment before it changes in memory. If the two differ
+    for a file, both are read again, up to five times. If they still differ, the file counts as
+    having no unread bytes.
 
     Args:
-        read_books: Function that reads the accounting from the checkpoint.
+        read_snapshot: Function that reads the byte totals and file positions from the checkpoint.
         files: The tracked files. They are iterated once for each read.
 
     Returns:
         Maps each source name to its balance, in sorted order.
 
     Raises:
-        CheckpointFailed: `read_books` could not read the checkpoint.
+        CheckpointFailed: `read_snapshot` could not read the checkpoint.
     """
-    books, unread = read_books(), dict[str, int]()
+    snapshot, unread = read_snapshot(), dict[str, int]()
     for _ in range(_LOOKS):
         by_id = {file.file_id: file for file in files}
         found = {
             row.file_id: _count_unread_bytes(by_id[row.file_id], row)
-            for row in books.files
+            for row in snapshot.files
             if row.file_id in by_id
         }
         unread = {file_id: count for file_id, count in found.items() if count is not None}
         if len(unread) == len(found):
             break
         time.sleep(_BETWEEN_S)
-        books = read_books()
-    return compute_balances(books, unread)
+        snapshot = read_snapshot()
+    return compute_balances(snapshot, unread)
 
 
 def _count_unread_bytes(file: TrackedFile, row: FileAccountingRow) -> int | None:

@@ -125,7 +125,7 @@ _DISK_ERRORS: Final = frozenset(
         sqlite3.SQLITE_BUSY,
     )
 )
-OCCASIONS_MAX: Final = 1000  # the counts keep them all
+RECENT_LOSSES_MAX: Final = 1000  # the counts keep them all
 
 Change = tuple[str, Sequence[Any]]  # a statement and its parameters
 _Found = TypeVar("_Found")
@@ -225,15 +225,11 @@ def delete_file(file_id: str) -> list[Change]:
 def save_account(
     file_id: str, position: FilePosition, account: FileAccount | None = None
 ) -> Change:
-    """Return the SQL statement that saves the account of a file.
+    """Return the SQL statement that saves the sizes and truncations that scans observed of a file.
 
-    The account contains the sizes and truncations that scans observed since a sender thread last
-    examined the file. It is saved so that lost bytes are counted even after a restart. Execute the
-    statement with `Checkpoint.commit`.
-
-    The scanning thread may have an older position than the sender thread. Therefore, the statement
-    changes nothing if the existing row has a higher value of `settled`, the number of truncations
-    that are already accounted for.
+    These observations are called the account of the file. They are saved so that lost bytes are
+    counted even after a restart. Execute the statement with `Checkpoint.commit`. It changes nothing
+    if the checkpoint already accounts for later truncations of the file.
 
     Args:
         file_id: Id of the file.
@@ -266,9 +262,10 @@ def save_account(
 
 
 def mark_source_scanned(source: str) -> Change:
-    """Return the SQL statement that marks a source as scanned at least once.
+    """Return the SQL statement that records that a source was scanned at least once.
 
-    `Checkpoint.begun` returns these sources. Execute the statement with `Checkpoint.commit`.
+    `Checkpoint.scanned_sources` returns the recorded sources. Execute the statement with
+    `Checkpoint.commit`.
 
     Args:
         source: Name of the source.
@@ -280,9 +277,10 @@ def mark_source_scanned(source: str) -> Change:
 
 
 def save_link_target(file_id: str, path: str) -> Change:
-    """Return the SQL statement that saves the target of a symbolic link to a file.
+    """Return the SQL statement that saves the path to which a symbolic link to a file resolves.
 
-    Execute it with `Checkpoint.commit`.
+    The tailer then recognizes the file by either path. Execute the statement with
+    `Checkpoint.commit`.
 
     Args:
         file_id: Id of the file.
@@ -317,14 +315,14 @@ def save_pre_truncation_position(file_id: str, position: FilePosition) -> Change
 
 
 def save_kept_bytes(file_id: str, generation: int, kept_to: int) -> Change:
-    """Return the SQL statement that saves how many read bytes remained after a truncation.
+    """Return the SQL statement that saves how many read bytes a truncated file still contains.
 
-    Each truncation begins a new generation of the file. Execute the statement with
+    If the file is truncated again, these bytes do not count as lost. Execute the statement with
     `Checkpoint.commit`.
 
     Args:
         file_id: Id of the file.
-        generation: Its current generation, which began with the truncation.
+        generation: Number of times the file was truncated, including this truncation.
         kept_to: Offset up to which the file contains bytes that were read before the truncation.
 
     Returns:
@@ -334,10 +332,12 @@ def save_kept_bytes(file_id: str, generation: int, kept_to: int) -> Change:
 
 
 def save_pre_truncation_position_if_current(file_id: str, position: FilePosition) -> Change:
-    """Return a conditional SQL statement that saves the position of a file before a truncation.
+    """Return the SQL statement that saves the position before a truncation unless it is outdated.
 
-    Execute it with `Checkpoint.commit`. It changes nothing if the generation in the table `files`
-    differs from that of `position`, or if the table does not contain the file.
+    Use it instead of `save_pre_truncation_position` if another thread may have changed the position
+    of the file. The statement changes nothing if the generation in the table `files` differs from
+    that of `position`, or if the table does not contain the file. Execute it with
+    `Checkpoint.commit`.
 
     Args:
         file_id: Id of the file.
@@ -361,7 +361,7 @@ def add_loss(loss: Loss) -> list[Change]:
     """Return the SQL statements that record a loss.
 
     The loss is added to the totals of its source, and to the list of recent losses. The list
-    contains only the latest `OCCASIONS_MAX` losses. Execute the statements with
+    contains only the latest `RECENT_LOSSES_MAX` losses. Execute the statements with
     `Checkpoint.commit`.
 
     Args:
@@ -391,7 +391,7 @@ def add_loss(loss: Loss) -> list[Change]:
         ),
         (
             "DELETE FROM occasions WHERE number <= (SELECT max(number) FROM occasions) - ?",
-            (OCCASIONS_MAX,),
+            (RECENT_LOSSES_MAX,),
         ),
     ]
 
@@ -417,14 +417,14 @@ class Checkpoint:
         self._waiting: deque[_Ticket] = deque()
 
     @classmethod
-    def create(cls, path: Path, host_id: str, *, begun: Sequence[str] = ()) -> None:
+    def create(cls, path: Path, host_id: str, *, scanned: Sequence[str] = ()) -> None:
         """Create an empty checkpoint at `path`, atomically and durably.
 
         Args:
             path: Where to create it. An existing file is replaced.
             host_id: Id of this host.
-            begun: Names of sources that count as already scanned. All their files are read from the
-                start.
+            scanned: Names of sources that count as already scanned. All their files are read from
+                the start.
 
         Raises:
             CheckpointFailed: The database cannot be written; `path` is unchanged.
@@ -436,7 +436,7 @@ class Checkpoint:
         try:
             db.executescript(f"BEGIN;{_SCHEMA}{_BEGUN}")
             db.execute("INSERT INTO meta VALUES (?,?)", (FORMAT, host_id))
-            for source in begun:
+            for source in scanned:
                 db.execute(*mark_source_scanned(source))
             db.execute("COMMIT")
         except sqlite3.Error as error:
@@ -586,8 +586,9 @@ class Checkpoint:
     def files(self) -> list[TrackedFile]:
         """Return all files in the checkpoint, with their unacknowledged byte ranges.
 
-        Unacknowledged ranges of a file that was deleted from the checkpoint are returned in a
-        substitute file. It is marked as retired, so that nothing more is read from it.
+        A file may have been deleted from the checkpoint while some of its ranges are
+        unacknowledged. Its ranges are returned in a placeholder file that is marked as retired,
+        which means that nothing more is read from it.
 
         Returns:
             The files; an empty list if the checkpoint is empty.
@@ -627,11 +628,11 @@ class Checkpoint:
                 restore_account(file, *accounts[file.file_id])
         return files + [orphaned_ranges_to_file(ranges) for ranges in in_flight.values()]
 
-    def begun(self) -> set[str]:
+    def scanned_sources(self) -> set[str]:
         """Return the names of the sources that were scanned at least once.
 
-        A source also counts as scanned if the checkpoint contains its files or byte totals, because
-        early versions did not record scans.
+        Early versions did not record scans. Therefore, a source also counts as scanned if the
+        checkpoint contains files or byte totals of the source.
         """
         with self._database:
             rows = self._db.execute(
@@ -684,8 +685,8 @@ class Checkpoint:
             for source in known.keys() | unknown.keys()
         }
 
-    def read_books(self) -> books.AccountingSnapshot:
-        """Return the accounting of all sources: bytes seen, acknowledged, skipped and lost.
+    def read_accounting(self) -> books.AccountingSnapshot:
+        """Return the byte totals of all sources and the read positions of all files.
 
         All numbers are from the same moment.
 
@@ -714,11 +715,11 @@ class Checkpoint:
                 f"the checkpoint cannot be read: {error}; check the disk"
             ) from error
 
-    def occasions(self) -> list[Loss]:
-        """Return the most recent losses of file content.
+    def recent_losses(self) -> list[Loss]:
+        """Return the most recent losses: file content that was destroyed before it was read.
 
         Returns:
-            The losses, oldest first, at most `OCCASIONS_MAX`; empty if nothing was lost.
+            The losses, oldest first, at most `RECENT_LOSSES_MAX`; empty if nothing was lost.
         """
         with self._database:
             rows = self._db.execute(

@@ -31,10 +31,10 @@ _Change = tuple[str, tuple[Any, ...]]
 
 
 class DeliveredContent(NamedTuple):
-    """The content of a file that was completely delivered.
+    """The content of a file that was completely delivered when a run of the tailer ended.
 
     Attributes:
-        generation: Number of times that the file was truncated or replaced before.
+        generation: Number of times that the file had been truncated or replaced.
         offset: Size of the content in bytes.
         mtime_ns: Modification time of the file in Unix nanoseconds.
     """
@@ -45,16 +45,20 @@ class DeliveredContent(NamedTuple):
 
 
 def save_delivered(files: Iterable[TrackedFile], now_ms: int, *, goodbye: bool) -> list[_Change]:
-    """Return the SQL statements that save which files were completely delivered at the end of a run.
+    """Return the SQL statements that record completely delivered files at the end of a run.
+
+    If such a file is deleted before the next run, nothing is lost. A file is recorded only if no
+    more is expected to be written to it: because the run reported that this host sends nothing
+    more, or because the file was rotated some time ago. Execute the statements with
+    `Checkpoint.commit`.
 
     Args:
         files: All tracked files.
         now_ms: Current time in Unix milliseconds.
-        goodbye: Whether the run reported a goodbye.
+        goodbye: Whether the run reported that this host sends nothing more.
 
     Returns:
-        The statements with their parameters, for `Checkpoint.commit`. Empty if there is no such
-        file.
+        One statement with its parameters per recorded file; an empty list if there is none.
     """
     rows = (
         (
@@ -88,7 +92,11 @@ def read_delivered(db: sqlite3.Connection) -> dict[str, DeliveredContent]:
 
 
 class DeliveredFiles:
-    """Files that no scan of this run has found, and that were completely delivered before it.
+    """A collection of files that the previous run delivered completely.
+
+    If one of these files was deleted since then, nothing was lost. Files are removed from the
+    collection once a scan finds them. `file in delivered` is False for a file with unread or
+    unacknowledged bytes.
 
     Args:
         contents: Result of `read_delivered`.
@@ -98,18 +106,26 @@ class DeliveredFiles:
         self._contents = dict(contents)
 
     def discard(self, file: TrackedFile) -> None:
-        """Remove a file, because it was found, or may have been written since."""
-        self._contents.pop(file.file_id, None)
+        """Remove a file from the collection. Does nothing if it is not in the collection.
 
-    def discard_if_packed(self, file: TrackedFile, candidates: Iterable[str]) -> None:
-        """Remove a vanished file if it may have been compressed after more was written to it.
-
-        Compressors keep the modification time, so a compressed form that is newer than the file was
-        at the last scan may hold more.
+        Call this method when a scan finds the file, or when the file may have been written to since
+        the previous run.
 
         Args:
             file: The file.
-            candidates: Paths of compressed files that may be forms of the file, by their names.
+        """
+        self._contents.pop(file.file_id, None)
+
+    def discard_if_compressed_later(self, file: TrackedFile, candidates: Iterable[str]) -> None:
+        """Remove a file if a compressed copy of it may contain lines that were not delivered.
+
+        That is the case if the modification time of the copy is later than that of the delivered
+        content, because compression programs keep the modification time.
+
+        Args:
+            file: A file that vanished.
+            candidates: Paths of compressed files that may be copies of the file, judging by their
+                names.
         """
         if (delivered := self._contents.get(file.file_id)) is not None:
             for path in candidates:

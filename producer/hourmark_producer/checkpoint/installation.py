@@ -85,7 +85,7 @@ def open_installation(
             )
         _remove_journals(path)
         is_new = host_id is not None  # then all is read again, from its start
-        Checkpoint.create(path, host_id or new_host_id(), begun=sources if is_new else ())
+        Checkpoint.create(path, host_id or new_host_id(), scanned=sources if is_new else ())
     checkpoint, known_as, broken = _open(path, sources, reread=reread, host_id=host_id)
     if is_new or broken:
         _doubt(checkpoint, path, sources)
@@ -132,7 +132,7 @@ def _open(
             aside.name,
         )
     _remove_journals(path)
-    Checkpoint.create(path, host_id or new_host_id(), begun=sources)
+    Checkpoint.create(path, host_id or new_host_id(), scanned=sources)
     return *Checkpoint.open(path), True
 
 

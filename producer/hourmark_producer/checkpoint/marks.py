@@ -34,19 +34,19 @@ _Change = tuple[str, tuple[Any, ...]]
 
 
 def next_marks(before: FilePosition, body: bytes | memoryview, anchor: bytes) -> bytes:
-    """Return the marks of a file's read position after another byte range was read.
+    """Return the marks of a file after another byte range was read from it.
 
-    A mark is an offset with a digest of the bytes just before it. The tailer compares marks with
-    other files to recognize a copy that is shorter than the part already read.
+    A mark is an offset and a digest of the bytes just before it. With the marks of a file, the
+    tailer recognizes a copy that ends before the offset up to which the file was read.
 
-    One mark is added at the end of the range. For the first range of a file, marks at several
-    offsets within the range are also added. Only the latest `MARKS_MAX` marks are kept.
+    Each range adds a mark at its end. The first range also adds marks at several offsets within it.
+    The latest `MARKS_MAX` marks are kept.
 
     Args:
         before: Position of the file at the start of the range, with the existing marks.
         body: Bytes of the range.
-        anchor: The last `ANCHOR_BYTES` (256) bytes of the file up to the end of the range. They may
-            begin before the range. Fewer bytes if the file is shorter.
+        anchor: The last `ANCHOR_BYTES` (256) bytes of the file up to the end of the range, or fewer
+            if the file is shorter.
 
     Returns:
         The marks in order of offset, 16 bytes each: the offset as a big-endian 64-bit integer, and
@@ -163,8 +163,8 @@ def read_marks(db: sqlite3.Connection) -> dict[str, dict[int, FilePosition]]:
 def restore_marks(file: TrackedFile, marked: dict[int, FilePosition]) -> None:
     """Add the saved marks (digests of content at recent offsets) to a file from the checkpoint.
 
-    The marks are added to the file's current position and to its position before the latest
-    truncation. Positions from before earlier truncations are added to `file.earlier.older`.
+    Marks of the current content and of the content before the latest truncation are added to the
+    existing positions. For still earlier content, the positions themselves are added.
 
     Args:
         file: The file, which is modified.

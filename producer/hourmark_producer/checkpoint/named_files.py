@@ -27,23 +27,25 @@ from hourmark_producer.files.tracked_file import (
 def add_named_files(
     checkpoint: Checkpoint, sources: Iterable[TailedSource], named: Iterable[NamedFile]
 ) -> list[NamedFile]:
-    """Add observed files to the checkpoint, each to the first source that reads its path.
+    """Add log files to the checkpoint in the state in which `hourmark init` recorded them.
 
-    Files of sources that the tailer has scanned before are ignored, and so are files of sources that
-    do not begin at the start of each file (`read_from`, `ignore_older_seconds`).
+    The tailer then finds these files even if they were rotated before its first scan. Each file is
+    added to the first source whose patterns match its path. A source is skipped if it was already
+    scanned, or if its setting `read_from` or `ignore_older_seconds` excludes existing lines.
 
     Args:
         checkpoint: Open checkpoint that no running tailer uses.
         sources: Configurations of the sources.
-        named: The observations.
+        named: The recorded files, each with its identity, size and first bytes.
 
     Returns:
-        The observations that were added; empty if there are none.
+        The recorded files that were added; empty if there are none.
 
     Raises:
-        CheckpointFailed: The checkpoint cannot be read or written. Nothing was added.
+        CheckpointFailed: The checkpoint cannot be read or written. Files of earlier sources may
+            have been added.
     """
-    begun, known = checkpoint.begun(), {file.file_id for file in checkpoint.files()}
+    begun, known = checkpoint.scanned_sources(), {file.file_id for file in checkpoint.files()}
     added: list[NamedFile] = []
     for source in sources:
         if source.name in begun or source.read_from != "start" or source.ignore_older_seconds:

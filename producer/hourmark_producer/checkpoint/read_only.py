@@ -69,7 +69,7 @@ class CheckpointedFile(NamedTuple):
 
     @property
     def in_flight(self) -> int:
-        """Total size of the unacknowledged ranges in bytes."""
+        """Return the number of bytes that were read but are not acknowledged yet."""
         return sum(spooled.end - spooled.start for spooled in self.spooled)
 
 
@@ -80,16 +80,16 @@ class CheckpointSnapshot(NamedTuple):
         host_id: Id of the host.
         files: Tracked files, ordered by source and latest path.
         losses: Total losses of all runs, by source name.
-        occasions: The latest individual losses, oldest first; empty if nothing was lost.
-        books: Byte totals of all sources; None if the checkpoint was written by a version that did
-            not count them.
+        recent_losses: The latest individual losses, oldest first; empty if nothing was lost.
+        accounting: Byte totals of all sources; None if the checkpoint was written by a version that
+            did not count them.
     """
 
     host_id: str
     files: list[CheckpointedFile]
     losses: dict[str, Losses]
-    occasions: list[Loss]
-    books: books.AccountingSnapshot | None  # None: of a version that kept none
+    recent_losses: list[Loss]
+    accounting: books.AccountingSnapshot | None  # None: of a version that kept none
 
 
 def read_snapshot(path: Path) -> CheckpointSnapshot:
@@ -126,8 +126,8 @@ def read_snapshot(path: Path) -> CheckpointSnapshot:
                 source: Losses(losses.get(source, 0), unknown.get(source, 0))
                 for source in losses.keys() | unknown.keys()
             },
-            occasions=_occasions(db) if "occasions" in tables else [],
-            books=kept,
+            recent_losses=_recent_losses(db) if "occasions" in tables else [],
+            accounting=kept,
         )
 
 
@@ -209,7 +209,7 @@ def _files(db: sqlite3.Connection, tables: set[str]) -> Iterator[CheckpointedFil
         )
 
 
-def _occasions(db: sqlite3.Connection) -> list[Loss]:
+def _recent_losses(db: sqlite3.Connection) -> list[Loss]:
     rows = db.execute(
         "SELECT source, path, at_ms, bytes, unknown, what FROM occasions ORDER BY number"
     ).fetchall()

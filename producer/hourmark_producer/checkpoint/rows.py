@@ -120,16 +120,17 @@ def restore_account(
     shrinks: str,
     head: bytes,
 ) -> None:
-    """Restore the observed sizes and truncations of a file from its row in the table `accounts`.
+    """Restore the observations of a file from its row in the table `accounts`.
 
-    Does nothing if the row belongs to other content of the file than its position, which means
-    that `generation` differs. The arguments other than `file` are the columns of the row.
+    The observations are the sizes and truncations that scans detected. Does nothing if the content
+    of the file was replaced after the row was written. All arguments except `file` are columns of
+    the row.
 
     Args:
         file: The file, which is modified.
-        generation: Number of the content, which increases when the content is replaced.
+        generation: Number of times that the content had been replaced.
         settled: Number of truncations whose lost bytes were already counted.
-        doubted: 1 if a warning that all lines of the file are equal was logged, otherwise 0.
+        doubted: 1 if a warning was logged that all lines of the file are equal, otherwise 0.
         high: Largest size since the latest truncation, in bytes.
         shrinks: Truncations whose lost bytes were not counted yet, as a JSON array. Each element
             is an array of the values of a `Truncation`, with bytes in hexadecimal.

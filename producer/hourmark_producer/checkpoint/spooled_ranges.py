@@ -36,17 +36,17 @@ _ENDING_BYTES: Final = 4  # zstd ends a frame with the checksum of what is in it
 
 
 class BodyDamaged(Exception):
-    """Raised when the stored body of a byte range is missing or differs from the written bytes."""
+    """Raised when the stored content of a byte range is missing or damaged."""
 
 
 class Extent(NamedTuple):
-    """The location of the compressed content of one byte range in the spool file.
+    """The location of the compressed content of one byte range in the body file.
 
     The tailer keeps the content of a byte range until a delivery service acknowledges it. Large
-    content is stored in the spool file (`BodyFile`), the rest in the checkpoint database.
+    content is stored in the body file (`BodyFile`), the rest in the checkpoint database.
 
     Attributes:
-        at: Offset of the first byte in the spool file.
+        at: Offset of the first byte in the body file.
         size: Size in bytes.
         ending: The last bytes of the content. They are compared with the file when the content is
             read, to detect that the file was replaced or damaged.
@@ -58,7 +58,7 @@ class Extent(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> Extent:
-        """Parse the text form of a location in the spool file, which `str(extent)` returns.
+        """Parse the text form of a location in the body file, which `str(extent)` returns.
 
         Args:
             text: The text, as the checkpoint database stores it.
@@ -83,11 +83,11 @@ class BodyFile:
     def __init__(self, path: Path, taken: Mapping[int, Extent]) -> None:
         """Open the file, or create it if it does not exist.
 
-        If `taken` is empty, an existing file is truncated.
+        If no range is stored in it, an existing file is truncated.
 
         Args:
             path: Path of the file.
-            taken: Maps the sequence number of each stored range to its location.
+            taken: Location of each stored range by its sequence number. This space is not reused.
 
         Raises:
             OSError: The file cannot be opened.
@@ -254,12 +254,12 @@ def remove_from_spool(sequence: int) -> Change:
     return _UNSPOOL, (sequence,)
 
 
-def mark_several_ranges_per_file() -> Change:
-    """Return the SQL statement to commit when a file gets a second unacknowledged range.
+def raise_checkpoint_format() -> Change:
+    """Return the SQL statement that raises the format number for several ranges per file.
 
-    It increases the format number of the checkpoint (the tailer's database). Earlier versions
-    support only one unacknowledged range per file, and refuse to open a checkpoint with this
-    number. Execute the statement with `Checkpoint.commit`.
+    Commit it in the transaction that stores a second unacknowledged byte range of a file. Earlier
+    versions support only one such range per file, and refuse to open a checkpoint (the tailer's
+    database) with the higher number. Execute the statement with `Checkpoint.commit`.
 
     Returns:
         The statement and its parameters.
@@ -298,7 +298,7 @@ def open_bodies(db: sqlite3.Connection, path: Path) -> BodyFile:
 
 
 def store_large_bodies(bodies: BodyFile, changes: Sequence[Change]) -> list[Change]:
-    """Write the large bodies of a transaction to the body file. Call it before the transaction.
+    """Write the large bodies of a transaction to the body file before the transaction is executed.
 
     A body is the compressed content of a byte range. Bodies of at least `BESIDE_BYTES` are large.
 
@@ -307,9 +307,9 @@ def store_large_bodies(bodies: BodyFile, changes: Sequence[Change]) -> list[Chan
         changes: SQL statements of the transaction, with their parameters.
 
     Returns:
-        The statements to execute instead. In their parameters, each large body is replaced by its
-        location in the file. If there is a large body, the first statement increases the format
-        number of the checkpoint.
+        The statements to execute instead, in which each large body is replaced by its location in
+        the file. If there is a large body, they also raise the format number of the checkpoint, so
+        that earlier versions refuse to open it.
 
     Raises:
         OSError: No body was stored.
@@ -331,13 +331,14 @@ def store_large_bodies(bodies: BodyFile, changes: Sequence[Change]) -> list[Chan
 
 
 def update_body_space(bodies: BodyFile, changes: Sequence[Change], *, done: bool) -> None:
-    """Reserve or release the space of large range bodies after a transaction has ended.
+    """Update the reserved space in the body file after a transaction has ended.
 
-    If the transaction succeeded, the space of removed ranges is released. If it failed, the space
-    of added ranges stays reserved, because their rows may still be on disk.
+    The body file stores the large compressed contents (bodies) of byte ranges. After a successful
+    transaction, the space of the removed ranges is released. After a failed one, the space of the
+    added ranges stays reserved, because their rows may still be on disk.
 
     Args:
-        bodies: The file in which large bodies are stored.
+        bodies: The body file.
         changes: SQL statements of the transaction, with their parameters.
         done: True if the transaction is durable, False if it was rolled back.
     """

@@ -99,7 +99,7 @@ class RangeCut(NamedTuple):
 
 
 class NoCompleteLine(NamedTuple):
-    """Result if the file does not contain a complete line yet, so that no range can be cut.
+    """The result of cutting a range if the file does not contain a complete line yet.
 
     Attributes:
         searched: Number of bytes after the position that contain no line end. Pass it to the next

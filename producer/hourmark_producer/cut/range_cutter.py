@@ -35,10 +35,10 @@ class ReadableContent(NamedTuple):
 
     Attributes:
         position: Position of the next byte to read from the file.
-        quiet_to: Offset up to which the bytes after `position` are known to contain no line end.
-            They need not be searched again.
+        quiet_to: Offset up to which the unread bytes are known to contain no line end, so that they
+            need not be searched again.
         size: Size of the content in bytes.
-        scan: Number of the latest scan that the examination took into account. If a later scan
+        scan: Number of the latest scan whose observations the examination included. If a later scan
             detects a change, the file must be examined again.
     """
 

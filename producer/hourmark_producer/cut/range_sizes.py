@@ -38,7 +38,7 @@ class AdaptiveRangeLimits:
 
     @property
     def limits(self) -> RangeLimits:
-        """The size limits that apply to the next range. The value changes between calls."""
+        """Return the size limits that apply to the next range. They change between calls."""
         return self._limits
 
     def record_acknowledged(self, size_bytes: int, seconds: float) -> None:

@@ -32,8 +32,8 @@ class Examination(NamedTuple):
     """Fingerprints, status and content size of an open file, all read at about the same time.
 
     Attributes:
-        found: First bytes of the file, and whether the bytes before the read position are
-            unchanged.
+        found: Fingerprints of the content: its first bytes, and whether the bytes before the read
+            position are unchanged.
         status: Result of `os.fstat`, taken after the fingerprints.
         size: Size of the content in bytes, without trailing NUL bytes.
     """
@@ -46,9 +46,9 @@ class Examination(NamedTuple):
 def examine(descriptor: int, position: FilePosition) -> Examination:
     """Read the current fingerprints, status and content size of an open file.
 
-    NUL bytes at the end of the file do not count as content. If the bytes before the position have
-    changed, trailing NUL bytes may begin anywhere in the file. If the first bytes change during the
-    examination, it is repeated.
+    The fingerprints show whether the content was replaced. NUL bytes at the end of the file do not
+    count as content, but bytes before the read position do unless they have changed. If the first
+    bytes change during the examination, it is repeated.
 
     Args:
         descriptor: File descriptor, open for reading.

@@ -33,14 +33,15 @@ class Truncation(NamedTuple):
     Attributes:
         high: Largest content size observed before the truncation, in bytes.
         low: Content size at the scan that detected the truncation, in bytes.
-        other: Whether the content was replaced, so that none of the earlier content is left.
+        is_replaced: Whether the file now has entirely different content, so that none of the
+            earlier content is left.
         head: First bytes of the earlier content.
     """
 
     high: int
     low: int
-    other: bool  # a fingerprint is gone: nothing of before is left, whatever the size
-    head: bytes = b""  # what began it until then
+    is_replaced: bool
+    head: bytes = b""
 
 
 class TruncationVerdict(enum.Enum):
@@ -73,14 +74,15 @@ class TruncationEffect(NamedTuple):
 def find_no_copies(_head: bytes, _read_to: int) -> int:
     """Return 0, which means that no other file contains the content.
 
-    Pass this function to `assess_truncations` to ignore copies in other files.
+    Pass this function as the argument `find` of `assess_truncations` to count lost bytes without
+    searching other files.
     """
     return 0
 
 
 def assess_truncations(
     offset: int,
-    shrinks: Sequence[Truncation],
+    truncations: Sequence[Truncation],
     find: FindElsewhere = find_no_copies,
     kept_to: int = 0,
 ) -> TruncationEffect:
@@ -88,18 +90,18 @@ def assess_truncations(
 
     Args:
         offset: Offset up to which the file was read before the first truncation.
-        shrinks: The observed truncations and replacements, in chronological order.
+        truncations: The observed truncations and replacements, in chronological order.
         find: Function that takes the first bytes of the lost content and the offset up to which it
             was read. Returns how many bytes of this content other files contain.
         kept_to: Offset up to which the file contains bytes that were read before an earlier
             truncation. They do not count as lost.
 
     Returns:
-        The verdict and the number of lost bytes. If `shrinks` is empty, `TruncationVerdict.SAME`
-        and 0.
+        The verdict and the number of lost bytes. Without truncations, the verdict is
+        `TruncationVerdict.SAME` and the number is 0.
     """
     verdict, lost, read_to = TruncationVerdict.SAME, 0, offset
-    for high, low, other, head in shrinks:
+    for high, low, other, head in truncations:
         if other or low < read_to:
             lost += count_unread_bytes(high, read_to, head, find, kept_to)
             verdict, read_to, kept_to = TruncationVerdict.REPLACED, 0, 0

@@ -225,12 +225,15 @@ class RemainderSearch:
 
     @property
     def reading_inode(self) -> int | None:
-        """Inode of the file from which the remainder is being read; None in any other stage."""
+        """Return the inode of the file from which the remainder is being read.
+
+        The value is None unless the search is in the stage READING.
+        """
         return self.candidates.get(self.found_in) if self.stage is RemainderStage.READING else None
 
     @property
     def readable(self) -> int:
-        """Size of the content in the file that was found, in bytes; 0 until it is found."""
+        """Return the size in bytes of the content that was found; 0 until it is found."""
         return self._readable
 
     def begin(

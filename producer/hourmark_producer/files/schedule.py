@@ -15,9 +15,9 @@ from hourmark_producer.files.tracked_file import TrackedFile
 class Schedule:
     """A queue of files that have unread or unsent bytes, shared by a fixed number of workers.
 
-    Each file is assigned to at most one worker at a time. A file is either idle, ready, busy
-    (assigned to a worker), or waiting for a given time. If a busy file is added, it becomes ready
-    again after its current step. Thread-safe.
+    A worker takes a file, processes it for one step, and returns it. At any time, a file is idle,
+    ready, busy (assigned to one worker), or waiting until a given time. If a busy file is added, it
+    becomes ready again after its current step. Thread-safe.
 
     Args:
         clock: Clock of this host. It determines when waiting files become ready.
@@ -179,18 +179,21 @@ class Schedule:
             action()
             return True
 
-    def scheduled_files(self, *, forget: bool = False) -> set[TrackedFile]:
-        """Return all files that are not idle, and all files added since the last reset.
+    def scheduled_files(self, *, reset: bool = False) -> set[TrackedFile]:
+        """Return all files that are ready, busy or waiting, and all files that were recently added.
+
+        A file counts as recently added until the next call with `reset`. In this way, the caller
+        does not miss files that were added and completed between two calls.
 
         Args:
-            forget: Whether to reset the record of added files.
+            reset: Whether to forget which files were recently added.
 
         Returns:
             A new set; empty if there are no such files.
         """
         with self._changed:
             touched = self._touched | self._held
-            if forget:
+            if reset:
                 self._touched = set()
             return touched
 

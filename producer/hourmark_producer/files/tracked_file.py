@@ -78,7 +78,7 @@ class FilePosition:
 
     @property
     def is_identifying(self) -> bool:
-        """Whether the fingerprints are sufficient to identify the content in another file.
+        """Return whether the fingerprints are sufficient to recognize the content in another file.
 
         False if they are too short, or if all known lines are equal.
         """
@@ -106,7 +106,7 @@ class SpooledRange(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Size of the uncompressed range in bytes."""
+        """Return the size of the uncompressed range in bytes."""
         return self.range.end - self.range.start
 
 
@@ -114,17 +114,16 @@ class SpooledRange(NamedTuple):
 class FileProgress:
     """An immutable snapshot of how far a file was read and acknowledged.
 
-    Before a sender thread reads from a file, it examines the file: it checks whether the file grew
-    or was truncated.
+    Before a sender thread reads from a file, it examines whether the file grew or was truncated.
 
     Attributes:
         position: Position of the next byte to read from the file.
         in_flight: Byte ranges that were read and are stored on disk until a delivery service
             acknowledges them. The ranges of each generation are in file order.
-        quiet_to: Offset up to which the bytes after `position` are known to contain no line end.
-        examined_scan: Value of `TrackedFile.due` at the latest examination; -1 if there was none.
-            If the current value is higher, a later scan detected a change that has not been
-            examined yet.
+        quiet_to: Offset up to which the unread bytes are known to contain no line end.
+        examined_scan: Number of the latest scan that had detected a change when the file was last
+            examined; -1 if it was not examined. If `TrackedFile.due` is higher, a later scan
+            detected another change.
         examined_at_s: Time of the latest examination in monotonic seconds; -1 if there was none in
             this run.
     """
@@ -139,12 +138,12 @@ class FileProgress:
 
     @property
     def unacknowledged(self) -> tuple[SpooledRange, ...]:
-        """The ranges in `in_flight` that no service has acknowledged, in the same order."""
+        """Return the ranges in `in_flight` that no service has acknowledged, in the same order."""
         return tuple(sent for sent in self.in_flight if not sent.acknowledged)
 
     @property
     def is_untouched(self) -> bool:
-        """Whether the file has never been read, and no sender has examined it in this run.
+        """Return whether the file has never been read, and no sender has examined it in this run.
 
         A sender examines a file for growth and truncation before it reads from the file.
         """
@@ -172,9 +171,9 @@ class Fingerprints(NamedTuple):
 class FileAccount(NamedTuple):
     """Sizes and truncations of a file that scans observed since its latest examination.
 
-    A sender thread examines a file before it reads from the file. The account is saved in the
-    checkpoint. Bytes that are destroyed meanwhile are therefore counted as lost even after a
-    restart.
+    A sender thread examines a file before it reads from it. Until then, the account records what
+    changed. It is saved in the checkpoint, so that bytes that are destroyed unread are counted as
+    lost even after a restart.
 
     Attributes:
         high: Largest content size since the latest truncation, in bytes.
@@ -190,7 +189,7 @@ class FileAccount(NamedTuple):
     def after_scan(
         self, size: int, found: Fingerprints | None, position: FilePosition
     ) -> FileAccount:
-        """Return an account that also includes the given scan. This account does not change.
+        """Return a copy of this account that includes the result of another scan.
 
         Args:
             size: Content size that the scan observed, in bytes.
@@ -198,8 +197,8 @@ class FileAccount(NamedTuple):
             position: Position up to which the file was read at its latest examination.
 
         Returns:
-            A new account. If the content is smaller than before or was replaced, `shrinks` has one
-            more entry.
+            The new account. If the content is smaller than before or was replaced, `shrinks` has
+            one more entry.
         """
         head, other = self.head[:size], False
         if found is not None:
@@ -218,15 +217,15 @@ class FileAccount(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FileObservation:
-    """Size and modification time of a file at the latest scan, and earlier changes.
+    """Size and modification time of a file at the latest scan, and changes before it.
 
     Attributes:
         size: Size of the content in bytes, without trailing NUL bytes; -1 if never observed.
         mtime_ns: Modification time in Unix nanoseconds; -1 if never observed.
         account: Sizes and truncations that scans observed since a sender thread last examined the
-            file. A sender examines a file before it reads from the file.
-        base_s: Value of `FileProgress.examined_at_s` when `account` began. If the current value
-            differs, the file was examined again, and `account` is outdated.
+            file, which it does before reading.
+        base_s: Time of this examination (`FileProgress.examined_at_s`). If the file was examined
+            again since, `account` is outdated.
         allocated: Size of the file in bytes, including trailing NUL bytes; -1 if never observed.
     """
 
@@ -258,7 +257,7 @@ class FileObservation:
         found: Fingerprints | None,
         size: int | None = None,
     ) -> FileObservation:
-        """Return an observation that also includes the given scan. This object does not change.
+        """Return a copy of this observation that includes the result of another scan.
 
         Args:
             status: Result of `os.stat` or `os.fstat`.
@@ -269,7 +268,7 @@ class FileObservation:
                 the file.
 
         Returns:
-            A new observation. If the scan detected a truncation, its account contains it.
+            The new observation. If the scan detected a truncation, its account contains it.
         """
         account = self.account_since(progress)
         if size is None:
@@ -288,7 +287,7 @@ class FileObservation:
 
     @property
     def ends_with_nuls(self) -> bool:
-        """Whether the file ends with NUL bytes because its writer preallocated it.
+        """Return whether the file ends with NUL bytes, which shows that its writer preallocated it.
 
         When lines replace the NUL bytes, the file size does not change, and the modification time
         may stay the same. To detect changes, read the file.
@@ -297,7 +296,7 @@ class FileObservation:
 
     @property
     def stamp(self) -> tuple[int, int]:
-        """Size in bytes and modification time in nanoseconds, used to detect changes.
+        """Return the size in bytes and the modification time in nanoseconds, to detect changes.
 
         A write that replaces trailing NUL bytes may change neither value.
         """
@@ -311,15 +310,15 @@ NEVER = FileObservation(size=-1, mtime_ns=-1, account=FileAccount(0), base_s=-2.
 class EarlierGenerations:
     """How far a file was read before each of its truncations.
 
-    The positions are used to recognize copies of the truncated content. The content of a file
-    between two truncations is called a generation.
+    The tailer uses these positions to recognize copies of the truncated content. The content of a
+    file between two truncations is called a generation.
 
     Attributes:
         latest: Position up to which the previous generation was read; None if there is none.
         older: Positions up to which earlier generations were read, oldest first. Their `anchor` may
             be missing.
-        kept: A pair of a generation number and a byte count. The count is the number of bytes at
-            the start of this generation that were read before the truncation.
+        kept: Number of a generation, and the number of bytes at its start that were already read
+            before the truncation and remained in the file.
     """
 
     latest: FilePosition | None = None
@@ -328,9 +327,9 @@ class EarlierGenerations:
 
     @property
     def positions(self) -> tuple[FilePosition, ...]:
-        """All positions: first the latest one, then the others from oldest to newest.
+        """Return all positions: first the latest one, then the others from oldest to newest.
 
-        Empty if there are none.
+        The result is empty if there are none.
         """
         return self.older if self.latest is None else (self.latest, *self.older)
 
@@ -352,10 +351,9 @@ class EarlierGenerations:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class SenderState:
-    """The state of sending one file.
+    """The state of sending one file, used only by the sender thread that has the file.
 
-    Only the sender thread to which the file is assigned uses it. It is not saved: each run of the
-    tailer starts with the defaults.
+    It is not saved: each run of the tailer starts with the defaults.
 
     Attributes:
         failures: Number of consecutive failures to read or send the file; determines the retry
@@ -364,12 +362,12 @@ class SenderState:
             and grows by 1 with each acknowledgement.
         flush_at_s: Time in monotonic seconds at which an incomplete last record is sent anyway;
             None if there is no such record.
-        nuls: The latest NUL bytes found in the file, which the writer may replace with text:
+        nuls: The latest NUL bytes found in the file, which the writer may still replace with text:
             generation of the file, content size in bytes, and time of detection in monotonic
             seconds.
-        counted_from: Number of completed scans when lost bytes were first detected. They are
-            counted as lost some scans later, unless a copy of the file is found. None if no lost
-            bytes are waiting to be counted.
+        counted_from: Number of completed scans when lost bytes were detected. The tailer waits some
+            more scans for a copy of the file before it counts the bytes as lost. None if it is not
+            waiting.
     """
 
     failures: int = 0
@@ -391,7 +389,7 @@ class TrackedFile:
         earlier: How far the content before each truncation was read.
         sender: State that only the sender thread uses.
         descriptor: File descriptor; None while the file is closed.
-        held_since_s: When the file was last opened, in monotonic seconds.
+        opened_at_s: When the file was last opened, in monotonic seconds.
         observed: Size and changes that scans observed.
         due: Number of the scan that last detected a change; -1 if there was none.
         changed_at_s: Time of that scan in monotonic seconds.
@@ -416,7 +414,7 @@ class TrackedFile:
     | `progress`, `earlier`, `sender` | the sender thread that has the file; the scanning thread while no sender has it |
     | `observed`, `due`, `changed_at_s`, `saved` | the scanning thread |
     | `identity`, `place`, `target`, `other_names`, `deleted`, `retired` | the scanning thread |
-    | `descriptor`, `held_since_s` | the scanning thread, which closes it only while no sender has the file |
+    | `descriptor`, `opened_at_s` | the scanning thread, which closes it only while no sender has the file |
     | `rest` | the thread that starts the search; then the sender thread, and the scanning thread while no sender has the file |
     | `suspected`, `unfound` | the scanning thread; the sender thread once, when it has examined a compressed file or a candidate was renamed |
 
@@ -431,7 +429,7 @@ class TrackedFile:
     earlier: EarlierGenerations = EarlierGenerations()
     sender: SenderState = dataclasses.field(default_factory=SenderState)
     descriptor: int | None = None
-    held_since_s: float = 0.0
+    opened_at_s: float = 0.0
     observed: FileObservation = NEVER
     due: int = -1
     changed_at_s: float = 0.0
@@ -446,16 +444,17 @@ class TrackedFile:
 
     @property
     def kept_to(self) -> int:
-        """Offset up to which the file still contains bytes that were read before its truncation.
+        """Return how many bytes at the start of a truncated file were read before the truncation.
 
-        0 if there are no such bytes. They do not count as lost if the file is truncated again.
+        These bytes do not count as lost if the file is truncated again. The value is 0 if the file
+        was not truncated or none of these bytes are left.
         """
         generation, kept_to = self.earlier.kept
         return kept_to if generation == self.progress.position.generation else 0
 
     @property
     def names(self) -> frozenset[str]:
-        """All known absolute paths of the file.
+        """Return all known absolute paths of the file.
 
         These are the first and the latest path, the target of a symbolic link, and the paths of
         other links.
@@ -466,12 +465,15 @@ class TrackedFile:
 
     @property
     def is_compressed(self) -> bool:
-        """Whether the path has the suffix of a compressed file. Such a file is decompressed."""
+        """Return whether the file is compressed, judging by the suffix of its path.
+
+        The tailer decompresses such a file when it reads it.
+        """
         return self.place.path.endswith(PACKED)
 
     @property
     def never_had_content(self) -> bool:
-        """Whether the file was empty at every scan, and nothing was read from it.
+        """Return whether the file was empty at every scan, and nothing was read from it.
 
         Such a file can be recognized only by its name.
         """
@@ -482,7 +484,7 @@ class TrackedFile:
 
     @property
     def is_gone(self) -> bool:
-        """Whether no more bytes can be read from the file, because it is retired or missing.
+        """Return whether no more bytes can be read from the file, because it is retired or missing.
 
         A file is retired when tracking ends; it is missing while no scan finds it.
         """
@@ -490,7 +492,7 @@ class TrackedFile:
 
     @property
     def is_settled(self) -> bool:
-        """Whether a sender has processed the latest change, and all ranges are acknowledged.
+        """Return whether all detected changes are processed and all byte ranges are acknowledged.
 
         Bytes may still be unread, for example an unterminated last line.
         """
@@ -499,18 +501,19 @@ class TrackedFile:
 
     @property
     def is_read(self) -> bool:
-        """Whether all observed content is acknowledged, except for an unterminated last line.
+        """Return whether all observed content is acknowledged.
 
-        Acknowledged means that a delivery service confirmed that Kafka stored the lines.
+        An unterminated last line is ignored. Acknowledged means that a delivery service confirmed
+        that Kafka stored the lines.
         """
         return self.is_settled and self.progress.quiet_to >= self.observed.size
 
     @property
     def is_up_to_date(self) -> bool:
-        """Whether the file is present and unchanged, and a service acknowledged all of its content.
+        """Return whether the file is unchanged since its whole content was acknowledged.
 
-        Also False if the file ends with an unterminated line or with NUL bytes, or while its unread
-        content is being searched for in other files.
+        False if the file is missing, if it ends with an unterminated line or with NUL bytes, or
+        while its unread content is being searched for in other files.
         """
         progress, size = self.progress, self.observed.size  # one consistent moment
         position = progress.position
@@ -531,7 +534,7 @@ class TrackedFile:
 
     @property
     def pending_bytes(self) -> int:
-        """Number of unacknowledged bytes, including an unterminated last line.
+        """Return the number of unacknowledged bytes, including an unterminated last line.
 
         If the file is missing or no longer read, only the bytes stored for sending are counted.
         """
@@ -579,14 +582,14 @@ class TrackedFiles:
         files: Files to track from the start, usually those in the checkpoint.
 
     Attributes:
-        looks: Number of completed full scans, each of which checks all files of all sources.
-        packed: Compressed files that are being read, or compared with other files to find out
-            whether they contain unread lines.
+        scans_completed: Number of completed full scans, each of which checks all files of all
+            sources.
+        compressed: Compressed files that are being read, or examined for unread lines.
     """
 
     def __init__(self, files: Iterable[TrackedFile]) -> None:
-        self.looks = 0
-        self.packed = set[TrackedFile]()
+        self.scans_completed = 0
+        self.compressed = set[TrackedFile]()
         self._by_id: dict[str, TrackedFile] = {}
         self._by_inode: _Index = {}
         self._by_birth: _Index = {}
@@ -609,7 +612,7 @@ class TrackedFiles:
         """
         self._by_id[file.file_id] = file
         if file.is_compressed:
-            self.packed.add(file)
+            self.compressed.add(file)
         if not file.retired:
             self._by_name.setdefault(file.place.path, []).append(file)
             self._index(file)
@@ -669,7 +672,7 @@ class TrackedFiles:
             file: A tracked file.
         """
         self._by_id.pop(file.file_id, None)
-        self.packed.discard(file)
+        self.compressed.discard(file)
         self._unname(file, file.place.path, *file.other_names)
         self._unindex(file)
 
@@ -694,10 +697,9 @@ class TrackedFiles:
         return self._by_inode.get((device, inode))
 
     def is_displaced(self, file: TrackedFile) -> bool:
-        """Return whether the inode of a file no longer belongs to this file.
+        """Return whether the inode of a deleted file has been reused by another tracked file.
 
-        True if the file was deleted and another tracked file has its inode. Also True if the file
-        is retired, because nothing more is read from it.
+        Also True for a retired file, which is a file from which nothing more is read.
 
         Args:
             file: A tracked file.

@@ -72,21 +72,28 @@ class StartPositions:
     """Determines which new files are read, and at which offset reading begins.
 
     Applies the settings `read_from`, `exclude` and `ignore_older_seconds` of all sources. For each
-    source, first call `record_scan`. Then handle its new files, commit the statements from
-    `changes_for`, and call `record_commit`. Not thread-safe.
+    scan, call `begin_scan`. Then, for each source:
+
+    1. Call `record_scan`.
+    2. Handle the new files with `should_exclude` and `start_position`.
+    3. Commit the statements from `changes_for`, and call `record_commit`.
+
+    Not thread-safe.
     """
 
-    def __init__(self, sources: Sequence[TailedSource], begun: Iterable[str], clock: Clock) -> None:
+    def __init__(
+        self, sources: Sequence[TailedSource], scanned: Iterable[str], clock: Clock
+    ) -> None:
         """Initialize with the settings of all sources.
 
         Args:
             sources: Configurations of the sources.
-            begun: Names of the sources that an earlier run of the tailer scanned. New files in
+            scanned: Names of the sources that an earlier run of the tailer scanned. New files in
                 these sources are read from the start.
             clock: Clock of this host, used to determine the age of files.
         """
         self._sources = {source.name: source for source in sources}
-        self._begun = set(begun)
+        self._scanned = set(scanned)
         self._written = set[str]()  # first scanned in this scan
         self._seen: str | None = None
         self._left_out: dict[str, dict[str, tuple[int, int]]] = {}  # inodes by path, by source
@@ -95,11 +102,11 @@ class StartPositions:
     def begin_scan(self) -> None:
         """Begin a new scan of all sources.
 
-        The setting `read_from` applies only to files that the first scan of a source finds. After
-        this call, it no longer applies to sources that `record_commit` recorded as scanned. All
-        calls of `record_scan` until the next call of this method belong to the same scan.
+        The setting `read_from` applies only to files that the first scan of a source finds. This
+        call ends the first scan of each source for which `record_commit` was called; later files of
+        these sources are read from their start.
         """
-        self._begun |= self._written
+        self._scanned |= self._written
 
     def record_scan(self, source: str, findings: PatternFindings) -> None:
         """Record the files that a scan of one source found.
@@ -195,7 +202,7 @@ class StartPositions:
             OSError: The file cannot be read.
         """
         read_from = self._sources[source].read_from
-        if source in self._begun or read_from == "start":
+        if source in self._scanned or read_from == "start":
             return FilePosition(generation=generation)
         if (
             read_from != "end"
@@ -224,7 +231,7 @@ class StartPositions:
                 changes.save_account(file.file_id, position),
                 count_skipped(file.place.source, position.offset),
             ]
-        if self._seen is not None and self._seen not in self._begun | self._written:
+        if self._seen is not None and self._seen not in self._scanned | self._written:
             made.append(changes.mark_source_scanned(self._seen))
         return made
 

@@ -64,7 +64,9 @@ class CopyCandidate(NamedTuple):
 def describe_candidate(
     descriptor: int, now_s: float, found_s_ago: float, changed_s_ago: float
 ) -> CopyCandidate:
-    """Create the input of `find_origin` for an open uncompressed file.
+    """Return the properties of an open uncompressed file that may be a copy of another file.
+
+    Pass the result to `find_origin`.
 
     Args:
         descriptor: File descriptor, open for reading.
@@ -96,8 +98,9 @@ class CopyOrigin(NamedTuple):
     Attributes:
         file: The original file.
         known: Position up to which the original was read.
-        is_still_read: Whether the tailer reads the bytes after `known` from the original. If False,
-            for example because the original was deleted, these bytes must be read from the copy.
+        is_still_read: Whether the tailer continues to read the original after `known`. If False,
+            for example because the original was deleted, the bytes after `known` must be read from
+            the copy.
     """
 
     file: TrackedFile
@@ -111,8 +114,9 @@ def find_origin(
     """Find the original of an unread file that may be a copy.
 
     Files are compared only if their names suggest a copy, such as `app.log.1` and `app.log`. A file
-    is a copy if it has the same first bytes as the original, and also the same bytes before the
-    position up to which the original was read. A shorter file is compared at its own end.
+    is a copy if it contains the same first bytes as the original, and the same bytes before the
+    position up to which the original was read. If the file ends before this position, the bytes
+    before its end are compared instead.
 
     Args:
         files: All tracked files.
@@ -277,11 +281,11 @@ def _is_hardly_known(
     return head.startswith(known.head[: known.offset]) if known.offset else is_younger
 
 
-def awaited_origins(files: TrackedFiles) -> set[TrackedFile]:
-    """Return the tracked files that may be the originals of unread copies.
+def possible_origins(files: TrackedFiles) -> set[TrackedFile]:
+    """Return the tracked files of which unread files may be copies, judging by their names.
 
-    Do not stop tracking these files until the possible copies have been compared with them. The
-    originals are selected by their names only.
+    Keep tracking these files until the contents have been compared. Otherwise, the tailer cannot
+    recognize the copies and sends their lines again.
 
     Args:
         files: All tracked files.
@@ -298,10 +302,10 @@ def awaited_origins(files: TrackedFiles) -> set[TrackedFile]:
     return {origin for file in unread for origin in _namesakes(files, file)}
 
 
-def held_copy_size(files: TrackedFiles, file: TrackedFile) -> int:
-    """Return the size of the largest copy that can replace a deleted or truncated file.
+def largest_unread_copy(files: TrackedFiles, file: TrackedFile) -> int:
+    """Return the size of the largest unread copy of a deleted or truncated file.
 
-    Such a copy is open and unread, and contains all bytes that were read from the original. The
+    Only open files that contain all bytes that were read from the original count as copies. The
     tailer continues in the copy at the position of the original, so the bytes in the copy are not
     lost.
 
@@ -332,7 +336,7 @@ def held_copy_size(files: TrackedFiles, file: TrackedFile) -> int:
     return max(sizes)
 
 
-def end_of_lines(descriptor: int) -> int:
+def end_of_last_line(descriptor: int) -> int:
     """Return the offset after the last complete line of an open file.
 
     Only the last 64 KiB are searched. NUL bytes at the end of the file are ignored.
@@ -370,19 +374,19 @@ def _namesakes(files: TrackedFiles, file: TrackedFile) -> Iterator[TrackedFile]:
         )
 
 
-def end_of_copy(origin: CopyOrigin, descriptor: int) -> int:
-    """Return the offset at which reading of a copy begins.
+def first_new_offset(origin: CopyOrigin, descriptor: int) -> int:
+    """Return the offset of the first byte of a copy that must be read from the copy.
 
-    The bytes before this offset are skipped, because they are read from the original. If the tailer
-    still reads the original, all complete lines of the copy are skipped. If the original was
-    deleted or truncated, only the bytes that were read before are skipped.
+    The bytes before it are skipped, because they are read from the original. If the tailer still
+    reads the original, all complete lines of the copy are skipped. If the original was deleted or
+    truncated, only the bytes that were already read are skipped.
 
     Args:
         origin: The original, from `find_origin`.
         descriptor: File descriptor of the copy, open for reading.
 
     Returns:
-        Offset of the first byte to read from the copy; 0 if nothing is skipped.
+        The offset; 0 if nothing is skipped.
 
     Raises:
         OSError: The copy cannot be read.
@@ -390,7 +394,7 @@ def end_of_copy(origin: CopyOrigin, descriptor: int) -> int:
     status = os.fstat(descriptor)
     if not origin.is_still_read or status.st_size <= origin.known.offset:
         return min(status.st_size, origin.known.offset)
-    end, rest = max(end_of_lines(descriptor), origin.known.offset), origin.file.rest
+    end, rest = max(end_of_last_line(descriptor), origin.known.offset), origin.file.rest
     if rest is not None and rest.reading_inode == status.st_ino:
         return min(
             end, rest.readable

@@ -55,12 +55,12 @@ class ContentHolder(NamedTuple):
     content: CandidateContent
 
 
-class Claim(NamedTuple):
-    """Reserves a copy for the file whose lost content is read from it.
+class CandidateReservation(NamedTuple):
+    """The reservation of a candidate file for the tracked file whose content is read from it.
 
-    A file loses content if it vanishes or is truncated before it is read. The tailer then reads the
-    content from a copy, which may be compressed. A reserved copy is not used for another file that
-    lost content in the same way.
+    If a tracked file vanishes or is truncated before it is read, the tailer searches candidate
+    files, such as compressed copies, for the lost content. A reserved candidate is not used for
+    another file that lost content in the same way.
 
     Attributes:
         file_id: Id of the file that lost the content.
@@ -79,12 +79,12 @@ class OpenedCandidate(NamedTuple):
     Attributes:
         plain: Reader of its uncompressed content.
         status: Result of `os.fstat`.
-        claim: Reservation of the candidate for one file; None if it is not reserved.
+        reservation: Reservation of the candidate for one file; None if it is not reserved.
     """
 
     plain: DecompressedReader | PlainFileReader
     status: os.stat_result
-    claim: Claim | None
+    reservation: CandidateReservation | None
 
 
 class CandidateRejected(OSError):
@@ -95,9 +95,10 @@ class CandidateRejected(OSError):
 
 
 class CandidateComparer:
-    """Searches candidate files for the unread content of a vanished or truncated file.
+    """Compares candidate files with the content that a vanished or truncated file lost.
 
-    Candidates are compressed files and copies, such as `app.log.1.gz` for `app.log`. Thread-safe.
+    The content is lost if it was not read in time. Candidates are compressed files and copies that
+    may contain it, such as `app.log.1.gz` for `app.log`. Thread-safe.
 
     Args:
         files: All tracked files.
@@ -108,7 +109,7 @@ class CandidateComparer:
 
     def __init__(self, files: TrackedFiles, clock: Clock, pause: Callable[[], object]) -> None:
         self._files, self._pause = files, pause
-        self._taken: dict[FileIdentity, Claim] = {}  # compressed files and copies
+        self._taken: dict[FileIdentity, CandidateReservation] = {}  # compressed files and copies
         self._unfinished = IncompleteFileTimer(clock)
 
     def compare(
@@ -156,7 +157,7 @@ class CandidateComparer:
         return ContentHolder(path, content)
 
     def open(
-        self, file: TrackedFile, path: str, search: RemainderSearch, *, take: bool = False
+        self, file: TrackedFile, path: str, search: RemainderSearch, *, reserve: bool = False
     ) -> OpenedCandidate:
         """Open a candidate file for reading, and optionally reserve it.
 
@@ -164,7 +165,7 @@ class CandidateComparer:
             file: The file that lost content before it was read.
             path: Path of the candidate.
             search: The search for the content. It contains the expected inode of the candidate.
-            take: Whether to reserve the candidate for `file`.
+            reserve: Whether to reserve the candidate for `file`.
 
         Returns:
             The open candidate. Its reader begins at the start of a compressed file, or at the read
@@ -182,32 +183,34 @@ class CandidateComparer:
             older = 0 < identity.birth_ns < file.identity.birth_ns
             if status.st_ino != search.candidates[path]:
                 raise FileNotFoundError(errno.ENOENT, "the path refers to another file now", path)
-            own = Claim(
+            own = CandidateReservation(
                 file.file_id, file.progress.position.offset, search.truncated_at is not None
             )
-            claim = self._taken.setdefault(identity, own) if take else self._taken.get(identity)
+            reservation = (
+                self._taken.setdefault(identity, own) if reserve else self._taken.get(identity)
+            )
             is_others = (
-                claim is not None
-                and claim.file_id != own.file_id
-                and (file.suspected or claim.of_truncated == own.of_truncated)
+                reservation is not None
+                and reservation.file_id != own.file_id
+                and (file.suspected or reservation.of_truncated == own.of_truncated)
             )
             if not stat.S_ISREG(status.st_mode) or older or is_others or identity == file.identity:
                 raise CandidateRejected(path)
             if path.endswith(PACKED):
-                return OpenedCandidate(DecompressedReader(descriptor, path), status, claim)
-            return OpenedCandidate(PlainFileReader(descriptor, own.offset), status, claim)
+                return OpenedCandidate(DecompressedReader(descriptor, path), status, reservation)
+            return OpenedCandidate(PlainFileReader(descriptor, own.offset), status, reservation)
         except BaseException:
             os.close(descriptor)
             raise
 
     def _skipped_bytes(self, file: TrackedFile, opened: OpenedCandidate) -> int:
         # the offset up to which the candidate was skipped as a copy; 0 if it was not
-        plain, status, claim = opened
+        plain, status, reservation = opened
         if isinstance(plain, PlainFileReader):
             copy = self._files.at_inode(status.st_dev, status.st_ino)
             return 0 if copy is None else copy.progress.position.offset
-        if claim is not None:
-            return 0 if claim.file_id == file.file_id else claim.offset
+        if reservation is not None:
+            return 0 if reservation.file_id == file.file_id else reservation.offset
         if any(
             may_be_found_compressed(other) and not other.progress.is_untouched
             for other in self._files
@@ -232,14 +235,17 @@ def is_search_active(search: RemainderSearch | None) -> bool:
 
 
 def may_be_found_compressed(file: TrackedFile) -> bool:
-    """Return whether a vanished file may still be found in compressed form.
+    """Return whether the content of a vanished file may still be found in a compressed file.
+
+    While this is so, it is too early to decide about compressed files of unknown origin: one of
+    them may belong to this file.
 
     Args:
         file: A tracked file.
 
     Returns:
-        False if the file is open, is itself compressed, was always empty, or is no longer searched
-        for.
+        True while the file is not found or its content is being searched for. False if the file is
+        open, is itself compressed, or was always empty.
     """
     is_elsewhere = file.descriptor is None and not (
         file.is_gone or file.is_compressed or file.never_had_content

@@ -51,7 +51,7 @@ from hourmark_producer.files.tracked_file import (
     TrackedFiles,
 )
 from hourmark_producer.files.waits import RetryLater
-from hourmark_producer.history.copies import held_copy_size
+from hourmark_producer.history.copies import largest_unread_copy
 
 _Begun = Callable[[bytes], int]  # its bytes, if it begins so
 
@@ -85,7 +85,7 @@ class LostContentFinder:
         """
         return LostContentSearch(
             lambda: [*_followed(self.files, file), *self._over()],
-            lambda: held_copy_size(self.files, file),
+            lambda: largest_unread_copy(self.files, file),
         )
 
     def may_be_found_later(self, file: TrackedFile) -> bool:
@@ -101,8 +101,8 @@ class LostContentFinder:
             this truncation, then False.
         """
         if file.sender.counted_from is None:
-            file.sender.counted_from = self.files.looks
-        return self.files.looks < file.sender.counted_from + waits.TRUNCATED_SCANS
+            file.sender.counted_from = self.files.scans_completed
+        return self.files.scans_completed < file.sender.counted_from + waits.TRUNCATED_SCANS
 
     def assess_truncation(
         self, file: TrackedFile, position: FilePosition, account: FileAccount
@@ -186,11 +186,11 @@ class LostContentSearch:
         self.was_used = False
 
     def __call__(self, head: bytes, read_to: int) -> int:
-        """Return the number of removed bytes that another file contains.
+        """Return how many bytes of removed content another file contains.
 
-        For content that was partly read, open copies of the file are searched. For unread content,
-        the largest content that begins with the same bytes is used. Later calls do not use it
-        again.
+        If part of the content was read, only open copies of the file are searched. Otherwise, all
+        files of the source are searched for content that begins with the same bytes. The largest
+        one is used, and later calls do not use it again.
 
         Args:
             head: First bytes of the removed content. They identify it in other files.

@@ -7,7 +7,7 @@ and changes neither. The caller makes the decision durable (`skip_copied_bytes`,
 | content | decisions |
 |---|---|
 | `UnreadFile`: an open plain file that has not been read yet | `NewContent`, `CopyOf` |
-| `NewCompressedFile`: a compressed file that no scan has seen as a plain file | `ReadUpTo`, `AlreadyRead`, `Undecidable` |
+| `NewCompressedFile`: a compressed file that no scan has seen as a plain file | `ReadFrom`, `AlreadyRead`, `Undecidable` |
 | `LostContent`: the unread content of a file that vanished or was truncated | `FoundInFile`, `Undecidable` |
 
 `match` raises `RetryLater` if the decision depends on something that is still changing. A wrong
@@ -76,10 +76,10 @@ from hourmark_producer.files.waits import RetryLater
 from hourmark_producer.history.copies import (
     CopyCandidate,
     CopyOrigin,
-    awaited_origins,
     describe_candidate,
-    end_of_copy,
     find_origin,
+    first_new_offset,
+    possible_origins,
 )
 from hourmark_producer.history.holders import (
     CandidateComparer,
@@ -102,7 +102,9 @@ NEVER_READ: Final = ContentHistory(b"", 0, b"")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UnreadFile:
-    """Input of `ContentMatcher.match`: an open uncompressed file that has not been read yet.
+    """An open uncompressed file of which nothing has been read yet.
+
+    Pass it to `ContentMatcher.match`, which decides whether the file is a copy of another file.
 
     Attributes:
         file: The file.
@@ -115,11 +117,14 @@ class UnreadFile:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NewCompressedFile:
-    """Input of `ContentMatcher.match`: a new compressed file whose original is unknown.
+    """A new compressed file whose original is unknown.
+
+    Pass it to `ContentMatcher.match`, which decides whether its content was read before it was
+    compressed.
 
     Attributes:
         file: The compressed file.
-        search: Search for its unread content. The only candidate is the compressed file itself.
+        search: State of the examination. It contains the compressed file as its only candidate.
     """
 
     file: TrackedFile
@@ -128,12 +133,14 @@ class NewCompressedFile:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LostContent:
-    """Input of `ContentMatcher.match`: the unread content of a file that vanished or was truncated.
+    """The unread content of a file that vanished or was truncated.
+
+    Pass it to `ContentMatcher.match`, which searches other files for the content.
 
     Attributes:
         file: The file that lost the content.
-        search: The search, with the candidate files. For a truncated file, it also contains the
-            size and the first bytes before the truncation.
+        search: The search, with the files that may contain the content. For a truncated file, it
+            also contains the size and the first bytes before the truncation.
     """
 
     file: TrackedFile
@@ -142,19 +149,19 @@ class LostContent:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NewContent:
-    """Decision that an uncompressed file must be read from its start.
+    """The decision to read an uncompressed file from its start.
 
-    The file is not a copy of another file, or none of its bytes are read from the original.
-    `ContentMatcher.match` returns this decision for an `UnreadFile`. It has no attributes.
+    `ContentMatcher.match` returns it for an `UnreadFile` that is not a copy, or of which no bytes
+    can be skipped. It has no attributes.
     """
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CopyOf:
-    """Decision that a file is a copy, so that its first bytes must be skipped.
+    """The decision to skip the first bytes of a file, because it is a copy of another file.
 
     The tailer reads these bytes from the original, or has already read them. `ContentMatcher.match`
-    returns this decision for an `UnreadFile`. `skip_copied_bytes` applies it.
+    returns this decision for an `UnreadFile`. Apply it with `skip_copied_bytes`.
 
     Attributes:
         origin: The original file, and the position up to which it was read.
@@ -169,27 +176,27 @@ class CopyOf:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ReadUpTo:
-    """Decision that a compressed file must be read from a given offset.
+class ReadFrom:
+    """The decision to read a compressed file from a given offset.
 
-    `ContentMatcher.match` returns this decision for a `NewCompressedFile`. Offsets refer to the
-    decompressed content.
+    `ContentMatcher.match` returns it for a `NewCompressedFile` that contains unread lines. Offsets
+    refer to the decompressed content.
 
     Attributes:
-        past: First bytes of the content, and the offset up to which it was read; `NEVER_READ`
-            (offset 0) if nothing was read.
+        history: First bytes of the content, and the offset up to which it was read before, at which
+            reading continues; `NEVER_READ` (offset 0) if nothing was read.
         holder: The compressed file and the size of its content.
         stamp: Inode, size and modification time of the compressed file when it was compared.
     """
 
-    past: ContentHistory
+    history: ContentHistory
     holder: ContentHolder
     stamp: ArchiveStamp
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AlreadyRead:
-    """Decision that a compressed file need not be read.
+    """The decision not to read a compressed file, because it contains no unread lines.
 
     Its content was read before it was compressed, is read from another tracked file, or is empty.
     `ContentMatcher.match` returns this decision for a `NewCompressedFile`. It has no attributes.
@@ -198,15 +205,14 @@ class AlreadyRead:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FoundInFile:
-    """Decision that another file contains the unread content of a vanished or truncated file.
+    """The decision to read the unread content of a vanished or truncated file from another file.
 
-    `ContentMatcher.match` returns this decision for a `LostContent`. The caller reads the content
-    from `holder`.
+    `ContentMatcher.match` returns it for a `LostContent`.
 
     Attributes:
         holder: The file that contains the content, and the size of the content.
-        copy: Set if the vanished file was a copy of another tracked file: the original, and the
-            offset up to which the content is skipped. Otherwise None.
+        copy: The bytes of the content to skip, if the vanished file was itself a copy of another
+            tracked file; otherwise None.
     """
 
     holder: ContentHolder
@@ -215,10 +221,10 @@ class FoundInFile:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Undecidable:
-    """Decision that it cannot be determined whether content was read before, or where it is.
+    """The decision not to read content, because too little is known about it.
 
-    The content is not read. `ContentMatcher.match` returns this decision for a `NewCompressedFile`
-    or a `LostContent`.
+    It is unknown whether the content was read before, or which file contains it.
+    `ContentMatcher.match` returns this decision for a `NewCompressedFile` or a `LostContent`.
 
     Attributes:
         reason: Explanation, which may be empty. For a `NewCompressedFile`, the caller reports a
@@ -257,13 +263,13 @@ class ContentMatcher:
     @overload
     def match(self, content: UnreadFile) -> NewContent | CopyOf: ...
     @overload
-    def match(self, content: NewCompressedFile) -> ReadUpTo | AlreadyRead | Undecidable: ...
+    def match(self, content: NewCompressedFile) -> ReadFrom | AlreadyRead | Undecidable: ...
     @overload
     def match(self, content: LostContent) -> FoundInFile | Undecidable: ...
 
     def match(
         self, content: UnreadFile | NewCompressedFile | LostContent
-    ) -> NewContent | CopyOf | ReadUpTo | AlreadyRead | FoundInFile | Undecidable:
+    ) -> NewContent | CopyOf | ReadFrom | AlreadyRead | FoundInFile | Undecidable:
         """Decide whether content was read before, or find the file that contains lost content.
 
         Args:
@@ -273,7 +279,7 @@ class ContentMatcher:
             The decision:
 
             - for an `UnreadFile`: `NewContent` or `CopyOf`
-            - for a `NewCompressedFile`: `ReadUpTo`, `AlreadyRead` or `Undecidable`
+            - for a `NewCompressedFile`: `ReadFrom`, `AlreadyRead` or `Undecidable`
             - for a `LostContent`: `FoundInFile` or `Undecidable`
 
         Raises:
@@ -290,12 +296,12 @@ class ContentMatcher:
             case LostContent():
                 return self._match_lost(content.file, content.search)
 
-    def claim(
+    def open_and_reserve(
         self, file: TrackedFile, search: RemainderSearch, path: str
     ) -> DecompressedReader | PlainFileReader:
         """Open the file that `match` found, and reserve it for the file that lost its content.
 
-        Other lost content is not read from a reserved file.
+        While a file is reserved, no other lost content is read from it.
 
         Args:
             file: The file that lost its content.
@@ -310,7 +316,7 @@ class ContentMatcher:
             OSError: The file is no longer at this path, has since been reserved for another file,
                 or cannot be opened.
         """
-        return self._holders.open(file, path, search, take=True).plain
+        return self._holders.open(file, path, search, reserve=True).plain
 
     def assess_truncation(
         self, file: TrackedFile, position: FilePosition, account: FileAccount
@@ -350,18 +356,19 @@ class ContentMatcher:
         """
         return self._lost.count_lost_bytes(file)
 
-    def awaited_origins(self) -> set[TrackedFile]:
-        """Return the tracked files that may be the originals of unread copies.
+    def possible_origins(self) -> set[TrackedFile]:
+        """Return the tracked files of which unread files may be copies, judging by their names.
 
-        Do not stop tracking these files until the possible copies have been compared with them.
+        Keep tracking these files until the contents have been compared. Otherwise, the tailer
+        cannot recognize the copies and sends their lines again.
 
         Returns:
             The possible originals; an empty set if there are none.
         """
-        return awaited_origins(self.files)
+        return possible_origins(self.files)
 
     def check_stopping(self) -> None:
-        """Raise an exception if the tailer is stopping.
+        """Raise an exception if the tailer is stopping, to interrupt a long comparison.
 
         Comparisons call this method after each block that they read.
 
@@ -376,11 +383,11 @@ class ContentMatcher:
         candidate = describe_candidate(
             descriptor,
             self._clock.now_ms() / 1000,
-            now_s - file.held_since_s,
+            now_s - file.opened_at_s,
             now_s - file.changed_at_s,
         )
         origin = find_origin(self.files, file, candidate)
-        if origin is None or not (end := end_of_copy(origin, descriptor)):
+        if origin is None or not (end := first_new_offset(origin, descriptor)):
             return NewContent()
         return CopyOf(origin, end, candidate.read)
 
@@ -436,7 +443,7 @@ class ContentMatcher:
 
     def _match_compressed(
         self, file: TrackedFile, search: RemainderSearch
-    ) -> ReadUpTo | AlreadyRead | Undecidable:
+    ) -> ReadFrom | AlreadyRead | Undecidable:
         path = next(iter(search.candidates))
         anything = KnownContent(b"", 0, b"", 0)
         if (holder := self._holders.compare(file, path, anything, search)) is None:
@@ -469,7 +476,7 @@ class ContentMatcher:
                 content.flaw
                 or "there is not enough information to decide whether it was read before"
             )
-        return ReadUpTo(past or NEVER_READ, holder, ArchiveStamp.of(status))
+        return ReadFrom(past or NEVER_READ, holder, ArchiveStamp.of(status))
 
     def _note_unsuccessful(self, search: RemainderSearch) -> None:
         inodes = set(search.candidates.values())

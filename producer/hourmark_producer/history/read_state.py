@@ -48,13 +48,11 @@ class ContentHistory(NamedTuple):
         head: First bytes of the content.
         offset: Offset in bytes up to which the content was read; 0 if nothing was read.
         anchor: The bytes just before `offset`.
-        awaited: Whether the log file still has to be examined and may contain more of this content.
-            The decision may then have to wait.
-        is_over: Whether no more of this content is read from the log file, for example because the
-            file was deleted or truncated. The bytes after `offset` can then only be read from the
-            compressed file.
-        settles: Whether the log file shrank, and it is not yet known whether this content was
-            replaced. The decision must then wait.
+        awaited: Whether the log file may contain more of this content but was not examined yet.
+        is_over: Whether no more of this content is read from the log file, for example because it
+            was deleted. Later bytes can then only be read from the compressed file.
+        settles: Whether the log file shrank, and it is not known yet whether this content was
+            replaced.
         counted_to: Offset in bytes up to which all content was either read or counted as lost.
     """
 
@@ -68,7 +66,7 @@ class ContentHistory(NamedTuple):
 
     @property
     def is_identifying(self) -> bool:
-        """Whether the known bytes are sufficient to identify the content in another file.
+        """Return whether the known bytes are sufficient to recognize the content in another file.
 
         False if fewer than `IDENTIFYING_BYTES` (64) are known, or if all known lines are equal.
         """
@@ -83,14 +81,14 @@ class ReadStateResult(NamedTuple):
     """The result of `determine_read_state`.
 
     Attributes:
-        answer: Whether the content was read before.
-        past: Content that was read before. Bytes after `past.offset` must be read from the
-            compressed file. None if `answer` is not READ, or if another tracked file supplies these
-            bytes.
+        state: Whether the content was read before.
+        history: How far the content was read before. Later bytes must be read from the compressed
+            file. None if `state` is not READ, or if the later bytes are read from another tracked
+            file.
     """
 
-    answer: ReadState
-    past: ContentHistory | None = None
+    state: ReadState
+    history: ContentHistory | None = None
 
 
 class ContentStream(Protocol):

@@ -38,7 +38,7 @@ from hourmark_producer.history.match import (
     FoundInFile,
     LostContent,
     NewCompressedFile,
-    ReadUpTo,
+    ReadFrom,
     Undecidable,
     skip_copied_bytes,
 )
@@ -149,7 +149,8 @@ class RemainderFinder:
     def next_cut_of_truncated(self, file: TrackedFile, high: int) -> RangeCut | None:
         """Return the next byte range of content that was truncated before it was read.
 
-        The range is read from a copy of the file.
+        The range is read from a copy of the file. Call this method until it returns None before you
+        read the new content of the file.
 
         Args:
             file: The truncated file.
@@ -199,7 +200,7 @@ class RemainderFinder:
                 if found.copy is not None:
                     self._skip(file, found.copy)
                 self._begin(file, search, found.holder)
-            case ReadUpTo():
+            case ReadFrom():
                 self._admit(file, found)
                 self._begin(file, search, found.holder)
             case AlreadyRead():
@@ -211,9 +212,9 @@ class RemainderFinder:
         position = skip_copied_bytes(self.checkpoint, file, copy)
         file.progress = dataclasses.replace(file.progress, position=position, quiet_to=copy.end)
 
-    def _admit(self, file: TrackedFile, found: ReadUpTo) -> None:
+    def _admit(self, file: TrackedFile, found: ReadFrom) -> None:
         # its position is at its first unread byte
-        known = found.past
+        known = found.history
         position = dataclasses.replace(
             file.progress.position,
             offset=known.offset,
@@ -238,7 +239,7 @@ class RemainderFinder:
 
     def _begin(self, file: TrackedFile, search: RemainderSearch, found: ContentHolder) -> None:
         path, content = found
-        plain = self.matcher.claim(file, search, path)
+        plain = self.matcher.open_and_reserve(file, search, path)
         try:
             if search.truncated_at is None:
                 self._keep_size(file, content.readable)

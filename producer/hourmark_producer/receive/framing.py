@@ -49,7 +49,7 @@ class SyslogFramer:
 
     @property
     def unfinished_bytes(self) -> int:
-        """Number of buffered bytes that belong to an incomplete message."""
+        """Return the number of buffered bytes that belong to an incomplete message."""
         return len(self._partial)
 
     def feed(self, data: bytes) -> FramingResult:

@@ -205,7 +205,7 @@ class JournalInput:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether all existing journal entries were read and new entries are being followed."""
+        """Return whether all existing journal entries were read and new entries are followed."""
         return (
             self._process is not None
             and self._follows

@@ -155,7 +155,7 @@ class ReceivingInput(Protocol):
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether all data that has arrived can be read from the registered file descriptors.
+        """Return whether the input can read all data that has arrived.
 
         False, for example, while connections cannot be accepted. The source is then not reported as
         caught up.
@@ -270,10 +270,10 @@ class SourceReceiver:
             self.losses.add(why, unknown=1)
 
     def commit_losses(self) -> bool:
-        """Record the losses of the previous run in the checkpoint.
+        """Record the collected losses of the source in the checkpoint.
 
-        Call it for a source that does not receive in this run, before the source is reported as
-        caught up.
+        Call this method for a source that does not receive in this run, before the source is
+        reported as caught up. Data may have been lost at the end of the previous run.
 
         Returns:
             Whether the losses are recorded. False if the checkpoint cannot be written.
@@ -293,7 +293,7 @@ class SourceReceiver:
         if self._thread.ident is not None:
             self._thread.join(within_s)
 
-    def settle(self, within_s: float) -> bool:
+    def wait_until_written(self, within_s: float) -> bool:
         """Wait until all data that arrived before this call is on disk.
 
         Args:

@@ -55,7 +55,7 @@ class SegmentStore:
     """Stores the received lines of one source in files on disk, which are called segments.
 
     A segment is deleted once its lines are acknowledged. One thread appends lines. Another thread
-    may call `sealed_bytes`, `mark_done`, `save_last_line` and `remove`.
+    may call `complete_size`, `mark_done`, `save_last_line` and `remove`.
 
     Attributes:
         folder: Folder of the segments.
@@ -86,17 +86,20 @@ class SegmentStore:
 
     @property
     def size(self) -> int:
-        """Total size of all existing segment files in bytes, including acknowledged ones."""
+        """Return the total size of all existing segment files in bytes.
+
+        Acknowledged segments that are not deleted yet are included.
+        """
         return sum(list(self._sealed.values())) + self._size
 
     @property
     def unwritten_bytes(self) -> int:
-        """Number of appended bytes that are kept in memory because a write to disk failed."""
+        """Return the number of appended bytes that are in memory because a write to disk failed."""
         return len(self._unwritten)
 
     @property
     def is_full(self) -> bool:
-        """Whether the receiver must stop reading.
+        """Return whether the receiver must stop reading.
 
         True if the total size has reached its limit, or if appended bytes could not be written to
         disk.
@@ -135,7 +138,7 @@ class SegmentStore:
         if self._descriptor is not None:
             self._seal()
 
-    def sealed_bytes(self, name: str) -> int | None:
+    def complete_size(self, name: str) -> int | None:
         """Return the size of a complete segment in bytes.
 
         Args:
@@ -204,11 +207,11 @@ class SegmentStore:
         return int(number), line
 
     def was_left_open(self) -> bool:
-        """Return whether the previous run of the receiver may have lost data.
+        """Return whether the marker file of a running receiver exists, so that data may be lost.
 
-        `mark_open` creates a marker file in the folder of the source, and `clear_open_mark` removes
-        it. The marker exists after a crash. After an orderly stop, it exists only if the input
-        loses data while no receiver runs.
+        `mark_open` creates the file in the folder of the source, and `clear_open_mark` removes it.
+        It exists after a crash. After an orderly stop, it exists only if the input loses data while
+        no receiver runs.
         """
         return (self.folder / _OPEN).exists()
 
@@ -316,17 +319,17 @@ def recover_segments(
 def segment_removal_changes(file: TrackedFile) -> tuple[list[Change], FilePosition | None]:
     """Return the SQL statements that record the deletion of a segment file.
 
-    A segment is a file to which a source such as syslog appends received lines. Execute the
-    statements with `Checkpoint.commit`.
+    A segment is a file to which a source such as syslog appends received lines. The statements
+    delete the file from the checkpoint. If the file system does not record birth times, a later
+    file with the same inode cannot be distinguished from it. In this case, the statements mark the
+    file as missing instead. Execute them with `Checkpoint.commit`.
 
     Args:
         file: The segment as a tracked file.
 
     Returns:
-        The statements with their parameters, and a position. If the file system records birth
-        times, the statements delete the file from the checkpoint, and the position is None.
-        Otherwise, they mark the file as missing. Reading of a later file with the same inode then
-        begins at the returned position.
+        The statements with their parameters; and the position at which reading of a later file with
+        the same inode begins, or None if the file is deleted from the checkpoint.
     """
     if file.identity.birth_ns:
         return changes.delete_file(file.file_id), None

@@ -96,7 +96,7 @@ class SyslogStreamInput:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether connections are accepted. False for some time after accept(2) fails."""
+        """Return whether connections are accepted. False for some time after accept(2) fails."""
         return self._accepts_from_s is None
 
     def tick(self, now_s: float) -> None:
@@ -225,7 +225,7 @@ class SyslogConnection:
 
     @property
     def is_in_handshake(self) -> bool:
-        """Whether the TLS handshake is incomplete; always False without TLS."""
+        """Return whether the TLS handshake is incomplete; always False without TLS."""
         return isinstance(self.socket, ssl.SSLSocket) and self.socket.version() is None
 
     def read(self) -> bytes:

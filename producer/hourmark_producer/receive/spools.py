@@ -176,7 +176,7 @@ class ReceiverGroup:
                     found.add(source)
                 continue
             draining = not self._listen and not receiver.has_ended
-            if draining or not receiver.settle(SETTLED_WITHIN_S):
+            if draining or not receiver.wait_until_written(SETTLED_WITHIN_S):
                 found.add(source)
             elif receiver.has_ended and self.ended_s is None:
                 self.ended_s = self.clock.monotonic_s()
@@ -209,7 +209,7 @@ class ReceiverGroup:
                 self._remove(file, receiver.segments)
 
     def _is_removable(self, file: TrackedFile, segments: SegmentStore) -> bool:
-        size = segments.sealed_bytes(Path(file.place.seen_at).stem)
+        size = segments.complete_size(Path(file.place.seen_at).stem)
         if (
             size is None
             or file.is_gone

@@ -14,13 +14,13 @@ _STDIN: Final = 0
 
 
 class StandardInput:
-    """Receives lines from standard input. A very long line is received in parts.
+    """Receives lines from standard input.
 
     A `SourceReceiver` calls its methods.
 
     Args:
-        line_bytes_max: Length in bytes above which part of a line is passed on before its end
-            arrives.
+        line_bytes_max: Maximum number of bytes of an incomplete line to keep in memory. A longer
+            line is passed on in parts.
         descriptor: File descriptor to read from.
     """
 

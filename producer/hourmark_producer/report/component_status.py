@@ -24,10 +24,10 @@ def local_tailer(config: Config, now_ms: int) -> ComponentStatus:  # noqa: ARG00
 
     Args:
         config: Configuration with the group `tailer`.
-        now_ms: Ignored. The clock of this host is used.
+        now_ms: Not used. All status functions have this argument.
 
     Returns:
-        The status `RUNNING` or `NOT_RUNNING`, with its problems. They include each ongoing problem
+        The status `RUNNING` or `NOT_RUNNING`, with its problems. They include the ongoing problems
         that a running tailer reports, such as a range that no service accepts. If no tailer is
         running, undelivered data is a problem. There are no problems if a tailer has never run on
         this host.

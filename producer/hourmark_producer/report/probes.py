@@ -150,13 +150,13 @@ _MET_WITHIN_S: Final = 30.0
 
 
 class TailerHealth:
-    """The health of a running tailer, derived from the progress that its threads record.
+    """Determines whether a running tailer is healthy, from the progress that its threads record.
 
     Thread-safe.
 
     Args:
         clock: Clock of this host.
-        conditions: Log of ongoing conditions.
+        conditions: Log of ongoing conditions, which are problems that last for some time.
         stall_limit_s: Seconds without progress after which the tailer is unhealthy.
     """
 

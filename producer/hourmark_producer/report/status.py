@@ -88,8 +88,8 @@ class TailerStatus:
         state_dir: Path of its state folder.
         host_id: Host id of the tailer.
         at_ms: When this status was read, in Unix milliseconds.
-        standing: The latest snapshot that a tailer saved, possibly in an earlier run; None if there
-            is none.
+        standing: The latest state that a running tailer saved, possibly in an earlier run; None if
+            there is none.
         attention: Messages about problems that an operator should examine; empty if there are none.
         sources: Status of all sources, configured ones first.
         files: Status of all tracked files.
@@ -123,8 +123,8 @@ def read_status(state_dir: Path, sources: Sequence[str]) -> TailerStatus:
     standing, now_ms = load_snapshot(state_dir), time.time_ns() // 1_000_000
     files = [_file(file, now_ms) for file in known.files]
     books = (
-        compute_balances(known.books, {file.file_id: file.pending_bytes for file in files})
-        if known.books
+        compute_balances(known.accounting, {file.file_id: file.pending_bytes for file in files})
+        if known.accounting
         else {}
     )
     names = dict.fromkeys([*sources, *books, *(file.source for file in files), *known.losses])
@@ -147,7 +147,7 @@ def read_status(state_dir: Path, sources: Sequence[str]) -> TailerStatus:
         attention=list(_attention(pid, standing, source_statuses, sources, now_ms)),
         sources=source_statuses,
         files=files,
-        losses=known.occasions,
+        losses=known.recent_losses,
     )
 
 

@@ -57,7 +57,7 @@ def summarize_run(
     files: Iterable[TrackedFile],
     counters: Counters,
     reasons: dict[str, dict[str, int]],
-    occasions: Iterable[Loss],
+    recent_losses: Iterable[Loss],
     *,
     finished: bool,
     goodbye: bool,
@@ -69,7 +69,7 @@ def summarize_run(
         files: All tracked files.
         counters: Counters of the run.
         reasons: Number of lines that services could not parse, by source and reason.
-        occasions: The latest losses, oldest first.
+        recent_losses: The latest losses, oldest first.
         finished: Whether everything was acknowledged and reported.
         goodbye: Whether a goodbye (the statement that this host sends nothing more) was reported.
     """
@@ -87,7 +87,7 @@ def summarize_run(
         pending_bytes=sum(waiting.values()),
         lost_bytes=losses.bytes,
         unknown_losses=losses.unknown,
-        lost_files=list(dict.fromkeys(loss.path for loss in reversed([*occasions])))[
+        lost_files=list(dict.fromkeys(loss.path for loss in reversed([*recent_losses])))[
             :LOST_FILES_MAX
         ],
         finished=finished,

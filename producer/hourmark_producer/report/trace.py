@@ -160,7 +160,9 @@ class _AnchorMatcher:
 
 
 class TraceStage(enum.Enum):
-    """Delivery stage of a line, as known to its log host. JSON output contains the values.
+    """How far a line was delivered, as far as its log host knows.
+
+    JSON output contains the values of the members.
 
     Attributes:
         NOT_FOLLOWED: The checkpoint does not contain the file.
@@ -171,7 +173,8 @@ class TraceStage(enum.Enum):
         ACKNOWLEDGED: A delivery service acknowledged the line.
         ACKNOWLEDGED_OR_SKIPPED: A delivery service acknowledged the line, or it was skipped as part
             of a copy or by a setting.
-        PACKED: The file is compressed, and the checkpoint does not contain its original.
+        PACKED: Unknown, because the file is compressed and the checkpoint does not contain its
+            original.
     """
 
     NOT_FOLLOWED = "not_followed"
@@ -185,7 +188,7 @@ class TraceStage(enum.Enum):
 
     @property
     def is_deliverable(self) -> bool:
-        """Whether the line exists and was delivered, was skipped, or will be delivered."""
+        """Return whether the line exists and was delivered, was skipped, or will be delivered."""
         return self not in (
             TraceStage.NOT_FOLLOWED,
             TraceStage.NO_SUCH_LINE,
@@ -280,7 +283,7 @@ def _traced(
         source=file.source if file else None,
         file_id=file.file_id if file else None,
         generation=file.generation if file else None,
-        losses=sum(loss.path in noted for loss in known.occasions),
+        losses=sum(loss.path in noted for loss in known.recent_losses),
     )
 
 
@@ -332,9 +335,9 @@ def _is_anchored(descriptor: int, file: CheckpointedFile) -> bool:
 
 
 def _has_skipped_bytes(known: CheckpointSnapshot, source: str) -> bool:
-    if known.books is None:  # an older version did not count them
+    if known.accounting is None:  # an older version did not count them
         return True
-    balance = compute_balances(known.books, {}).get(source)
+    balance = compute_balances(known.accounting, {}).get(source)
     return balance is None or balance.skipped > 0
 
 

@@ -174,7 +174,8 @@ class DeliveryServiceClient:
     Args:
         config: Settings with the service URLs, token, certificates and maximum backoff.
         clock: Clock of this host.
-        floor: Highest trusted clock reading of earlier runs; None to start without one.
+        floor: Latest time that a trusted service clock reported in earlier runs. The client returns
+            no earlier times. None to start without this limit.
 
     Attributes:
         services: The configured services, with their failures and requests in flight.

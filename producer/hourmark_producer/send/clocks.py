@@ -44,9 +44,10 @@ class ClockReading(NamedTuple):
 
     @property
     def offset_ms(self) -> float:
-        """Milliseconds by which the service's clock is ahead of this host's monotonic clock.
+        """Return by how many milliseconds the service's clock is ahead of the monotonic clock.
 
-        The value is constant unless the service's clock is set or this machine is suspended.
+        The monotonic clock is that of this host. The value is constant unless the service's clock
+        is set or this machine is suspended.
         """
         return self.clock_ms - 1000 * self.at_s
 
@@ -107,11 +108,14 @@ class ServiceClocks:
     def lacks_agreement(self, services: Collection[str]) -> bool:
         """Return whether no two clocks agree, so that the clocks of more services must be read.
 
+        The clocks of the given services and of this host are compared.
+
         Args:
-            services: Names of the services to compare. The clock of this host is included.
+            services: Names of the services to compare.
 
         Returns:
-            True if no two clocks agree. False also if there are no recent readings.
+            True if no two clocks agree. False if two clocks agree, or if there are no recent
+            readings.
         """
         return max(self._agreement_counts(self.recent_readings(services)).values(), default=0) == 1
 
@@ -171,12 +175,12 @@ _DIGITS: Final = 19
 
 
 class ClockFloor:
-    """The latest time that a trusted service clock reported, kept in a file across restarts.
+    """The latest time that a trusted service clock has reported, kept across restarts.
 
-    Byte ranges do not carry earlier times, so that their times do not decrease when the clock of a
-    service is corrected. If a later reading is earlier by more than `CLOCKS_APART_MS_MAX`, one of
-    the two is wrong, and the later reading is used unchanged. Not thread-safe: the caller must hold
-    a lock.
+    Each byte range carries the time of a service clock. This lower bound prevents these times from
+    going back when the clock of a service is corrected. It does not apply to a clock that is behind
+    by more than `CLOCKS_APART_MS_MAX`, because then either the bound or the clock is wrong. Not
+    thread-safe: the caller must hold a lock.
 
     Args:
         path: File that stores the value; None to keep it in memory only.

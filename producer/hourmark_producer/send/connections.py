@@ -103,7 +103,7 @@ class ServiceAddress(NamedTuple):
 
     @property
     def is_ip_literal(self) -> bool:
-        """Whether the host is an IP address, which need not be resolved."""
+        """Return whether the host is an IP address, which need not be resolved."""
         try:
             ipaddress.ip_address(self.host)
         except ValueError:

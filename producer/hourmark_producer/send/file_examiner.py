@@ -57,7 +57,7 @@ class FileExaminer:
         checkpoint: Database in which positions and losses are saved.
         sources: Configured sources by name.
         matcher: Decides whether content was read before, and which file contains lost content.
-        rests: Reads the lost content of truncated files from their copies.
+        remainders: Reads the lost content of truncated files from their copies.
         counters: Counters of this run, to which losses are added.
         clock: Clock of this host.
     """
@@ -65,7 +65,7 @@ class FileExaminer:
     checkpoint: Checkpoint
     sources: Mapping[str, TailedSource]
     matcher: ContentMatcher
-    rests: RemainderFinder
+    remainders: RemainderFinder
     counters: Counters
     clock: Clock
 
@@ -96,7 +96,7 @@ class FileExaminer:
         account = observed.account_since(before).after_scan(size, found, known)
         verdict = assess_truncations(known.offset, account.shrinks).verdict
         if verdict is TruncationVerdict.REPLACED and (
-            unread := self.rests.next_cut_of_truncated(file, account.shrinks[0].high)
+            unread := self.remainders.next_cut_of_truncated(file, account.shrinks[0].high)
         ):
             return unread
         if verdict is TruncationVerdict.SAME:

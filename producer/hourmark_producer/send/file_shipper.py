@@ -78,7 +78,7 @@ class FileShipper:
         sources: Configured sources by name.
         sizes: Current size limits of ranges.
         examiner: Determines whether an open file grew or was truncated, before it is read.
-        rests: Reads the unread content of files that vanished.
+        remainders: Reads the unread content of files that vanished.
         cutter: Cuts ranges from open files.
         spooler: Creates spooled ranges.
         acknowledgments: Records acknowledgements.
@@ -92,7 +92,7 @@ class FileShipper:
     sources: Mapping[str, TailedSource]
     sizes: AdaptiveRangeLimits
     examiner: FileExaminer
-    rests: RemainderFinder
+    remainders: RemainderFinder
     cutter: RangeCutter
     spooler: RangeSpooler
     acknowledgments: Acknowledgments
@@ -133,16 +133,15 @@ class FileShipper:
         return more
 
     def is_small(self, file: TrackedFile) -> bool:
-        """Return whether all unread bytes of a file fit into one small range.
-
-        Pass such files to `step_batch`.
+        """Return whether a file can be sent with `step_batch`, because it has few unread bytes.
 
         Args:
             file: The file.
 
         Returns:
-            False also if the file has ranges in flight, is not open, or vanished or was truncated
-            and its unread content is being searched for.
+            True if all unread bytes of the file fit into one small range. False if they do not, if
+            the file is not open or has ranges in flight, or while unread content of it is being
+            searched for in other files.
         """
         progress = file.progress
         if progress.in_flight or file.descriptor is None or file.rest is not None:
@@ -298,7 +297,7 @@ class FileShipper:
         if self.finishing or file.place.source not in self.sources:
             return None
         if (descriptor := file.descriptor) is None:
-            return None if file.rest is None else self.rests.next_cut(file, file.rest)
+            return None if file.rest is None else self.remainders.next_cut(file, file.rest)
         if file.retired:
             return None
         content = self.examiner.examine(file, descriptor)

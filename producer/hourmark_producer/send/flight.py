@@ -89,7 +89,7 @@ class InFlightRanges:
 
     @property
     def count(self) -> int:
-        """Number of sent ranges that `wait_for_next` has not returned yet."""
+        """Return the number of sent ranges that `wait_for_next` has not returned yet."""
         return len(self._ranges)
 
     def try_send(self, outgoing: SpooledRange, send: Callable[[], PendingRange]) -> bool:
@@ -113,7 +113,7 @@ class InFlightRanges:
 
     @property
     def has_result(self) -> bool:
-        """Whether `wait_for_next` would return immediately. False if no range is in flight."""
+        """Return whether `wait_for_next` would return immediately. False if no range is in flight."""
         return bool(self._ranges) and self._find_ready(0.0) is not None
 
     def wait_for_next(self) -> tuple[SpooledRange, RangeResponse | Exception]:

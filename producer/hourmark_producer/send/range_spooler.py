@@ -23,7 +23,7 @@ from hourmark_producer.checkpoint.accounts import save_first_bytes
 from hourmark_producer.checkpoint.database import Change
 from hourmark_producer.checkpoint.generations import Generations
 from hourmark_producer.checkpoint.marks import next_marks, save_marks
-from hourmark_producer.checkpoint.spooled_ranges import add_to_spool, mark_several_ranges_per_file
+from hourmark_producer.checkpoint.spooled_ranges import add_to_spool, raise_checkpoint_format
 from hourmark_producer.cut.lines import RangeCut
 from hourmark_producer.cut.sources import optional_range_fields
 from hourmark_producer.files.fingerprints import HEAD_BYTES, extend_anchor
@@ -195,7 +195,7 @@ class RangeSpooler:
             changes.save_position(file.file_id, position),
             save_marks(file.file_id, position),
         ]
-        pending += [mark_several_ranges_per_file()] if others else []
+        pending += [raise_checkpoint_format()] if others else []
         pending += [save_first_bytes(file.file_id, position)] if before.offset < HEAD_BYTES else []
         progress = dataclasses.replace(
             file.progress, position=position, in_flight=(*others, outgoing), quiet_to=end

@@ -196,7 +196,7 @@ class AcknowledgmentTarget(NamedTuple):
         )
 
 
-class CaughtUpClaim:
+class CaughtUpTime:
     """The time up to which services acknowledged all lines of one source. Thread-safe.
 
     Each full scan starts an attempt to move this time forward. The attempt succeeds once all files
@@ -271,8 +271,9 @@ class CaughtUpClaim:
         """Return whether services acknowledged all lines that existed at a given time.
 
         Args:
-            since_s: The time, in seconds of this host's monotonic clock. If None, the method
-                returns whether any attempt has succeeded.
+            since_s: The time, in seconds of this host's monotonic clock. If None, the result is
+                whether all lines that existed at the start of any scan in this run were
+                acknowledged.
         """
         with self._lock:
             self._complete_attempt()
@@ -289,7 +290,7 @@ class CaughtUpClaim:
             self._attempt = None
 
 
-class CaughtUpClaims:
+class CaughtUpTimes:
     """The times up to which services acknowledged all lines of each source. Thread-safe.
 
     Args:
@@ -300,7 +301,7 @@ class CaughtUpClaims:
     """
 
     def __init__(self, sources: Iterable[str]) -> None:
-        self._claims = {source: CaughtUpClaim() for source in sources}
+        self._claims = {source: CaughtUpTime() for source in sources}
         self.sources = tuple(self._claims)
 
     def start_attempts(

@@ -63,7 +63,7 @@ class ServiceEndpoint:
 
     @property
     def name(self) -> str:
-        """Unique name of the service: its URL, followed by the IP address if it was resolved."""
+        """Return the unique name of the service: its URL, and the IP address if it was resolved."""
         return f"{self.url} at {self.address.ip}" if self.address.ip else self.url
 
 
@@ -153,9 +153,9 @@ class ServiceSelector:
 
     @property
     def first(self) -> ServiceEndpoint:
-        """The first service in the order of the configuration.
+        """Return the first service in the order of the configuration.
 
-        If its host name resolves to several addresses, the first of them.
+        If its host name resolves to several addresses, the first of them is returned.
         """
         return self._services[0]
 

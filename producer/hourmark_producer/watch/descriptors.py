@@ -110,11 +110,9 @@ class DescriptorBudget:
         wanted = min(len(waiting), self._some)
         if wanted and not self.can_open_another():
             before_s = self.clock.monotonic_s() - _TURN_S
-            had_theirs = [file for file in self._held_files() if file.held_since_s <= before_s]
-            self._close(sorted(had_theirs, key=lambda file: file.held_since_s)[:wanted])
-        return sorted(waiting, key=lambda file: file.held_since_s)[
-            : max(0, self.limit - self._held)
-        ]
+            had_theirs = [file for file in self._held_files() if file.opened_at_s <= before_s]
+            self._close(sorted(had_theirs, key=lambda file: file.opened_at_s)[:wanted])
+        return sorted(waiting, key=lambda file: file.opened_at_s)[: max(0, self.limit - self._held)]
 
     def assign(self, file: TrackedFile, descriptor: int) -> None:
         """Assign an open file descriptor to a tracked file, and count the file as open.
@@ -123,11 +121,13 @@ class DescriptorBudget:
             file: The file, which has no descriptor yet.
             descriptor: File descriptor, open for reading. The file takes ownership.
         """
-        file.descriptor, file.held_since_s = descriptor, self.clock.monotonic_s()
+        file.descriptor, file.opened_at_s = descriptor, self.clock.monotonic_s()
         self._held += 1
 
     def close_excess(self, file: TrackedFile) -> None:
-        """Close a file that was opened above the limit only to identify it.
+        """Close a file that was opened although the limit was reached.
+
+        Such a file is opened only to identify it and to read its first bytes.
 
         Args:
             file: A file to which `assign` gave a descriptor. It no longer counts as open.

@@ -1,7 +1,7 @@
 """How often all files are scanned, and which files are checked between full scans.
 
 The cost of a full scan grows with the number of files, and a caught-up report depends on one. With
-few files there is a full scan every `scan_seconds`. With many, full scans may use `LOOK_SHARE` of a
+few files there is a full scan every `scan_seconds`. With many, full scans may use `SCAN_SHARE` of a
 core, or `URGENT_SHARE` while a drain waits for them, but at least one begins every `SLOWEST_S`
 seconds; if a hint or an open question requests one, it begins after a fifth of the interval.
 Between full scans only files that changed recently or that a hint named are checked, so files that
@@ -25,7 +25,7 @@ from hourmark.clock import Clock
 from hourmark_producer.files.schedule import Schedule
 from hourmark_producer.files.tracked_file import TrackedFile
 
-LOOK_SHARE: Final = 0.003
+SCAN_SHARE: Final = 0.003
 URGENT_SHARE: Final = 0.1
 SLOWEST_S: Final = 25.0
 RECENT_S: Final = 10.0
@@ -64,14 +64,14 @@ class ScanPace:
 
         Args:
             is_urgent: Whether scans may use 10 % of a core (`URGENT_SHARE`) instead of 0.3 %
-                (`LOOK_SHARE`), for example while the tailer delivers all data before it exits.
+                (`SCAN_SHARE`), for example while the tailer delivers all data before it exits.
         """
-        took_s, share = time.thread_time() - self._cpu_s, URGENT_SHARE if is_urgent else LOOK_SHARE
+        took_s, share = time.thread_time() - self._cpu_s, URGENT_SHARE if is_urgent else SCAN_SHARE
         self._wait_s = max(self._scan_seconds, min(took_s / share, SLOWEST_S))
 
     @property
     def is_slow(self) -> bool:
-        """Whether the interval between full scans is longer than `scan_seconds`.
+        """Return whether the interval between full scans is longer than `scan_seconds`.
 
         If so, it is useful to watch folders for changes between scans.
         """
@@ -169,7 +169,7 @@ class PendingBytes:
             active_files: All files that changed or that are not completely acknowledged.
         """
         with self._lock:
-            touched = self._schedule.scheduled_files(forget=True)
+            touched = self._schedule.scheduled_files(reset=True)
             self._some = touched | {file for file in active_files if file.pending_bytes}
 
     def by_source(self) -> Counter[str]:

@@ -56,8 +56,8 @@ class NewCompressedFiles:
         files: All tracked files. New compressed files are added to them.
         checkpoint: Database that records which compressed files were examined.
         schedule: Queue of files for the workers.
-        retirement: Stops tracking compressed files and records losses.
-        beginnings: Decides which files the settings exclude.
+        retirement: Used to stop tracking compressed files and to record losses.
+        start_positions: Decides which files the settings exclude.
         clock: Clock of this host.
         identify: Function that returns the identity of an open file.
 
@@ -74,7 +74,7 @@ class NewCompressedFiles:
         checkpoint: Checkpoint,
         schedule: Schedule,
         retirement: FileRetirement,
-        beginnings: StartPositions,
+        start_positions: StartPositions,
         clock: Clock,
         identify: Callable[[int], FileIdentity],
     ) -> None:
@@ -84,7 +84,11 @@ class NewCompressedFiles:
             schedule,
             clock,
         )
-        self._retirement, self._beginnings, self._identify = retirement, beginnings, identify
+        self._retirement, self._start_positions, self._identify = (
+            retirement,
+            start_positions,
+            identify,
+        )
         self._known = checkpoint.read(archives.read_archives)
         reading = ((id_, stamp.inode) for stamp, id_ in self._known.items() if id_ is not None)
         self._inodes = {id_: inode for id_, inode in reading if files.has(id_)}
@@ -114,9 +118,9 @@ class NewCompressedFiles:
         Args:
             source: Name of the source.
         """
-        return any(file.place.source == source for file in self._files.packed)
+        return any(file.place.source == source for file in self._files.compressed)
 
-    def process_scan(self, source: str, paths: Iterable[str], *, settled: bool) -> bool:
+    def process_scan(self, source: str, paths: Iterable[str], *, is_complete: bool) -> bool:
         """Process the compressed files that a scan of one source found.
 
         Files that are already known or older than the previous scan are ignored. Workers examine
@@ -125,8 +129,8 @@ class NewCompressedFiles:
         Args:
             source: Name of the source.
             paths: Paths of the compressed files.
-            settled: Whether the source was scanned without errors and no folder changed during the
-                scan. If False, no file is processed.
+            is_complete: Whether the scan had no errors and no folder changed meanwhile. If False,
+                no file is processed.
 
         Returns:
             Whether all files were processed. If False, try again at the next scan.
@@ -136,8 +140,8 @@ class NewCompressedFiles:
         """
         here = _stamps(paths)
         self._here |= here
-        self._complete &= settled
-        if not settled:
+        self._complete &= is_complete
+        if not is_complete:
             return False
         scanned_ms = self.scanned_ms.get(source)
         if scanned_ms is None:
@@ -211,24 +215,29 @@ class NewCompressedFiles:
         return True
 
     def may_be_under_examination(self, file: TrackedFile) -> bool:
-        """Return whether an empty file may be the original of a compressed file under examination.
+        """Return whether a file under examination may be the compressed copy of a vanished file.
+
+        The vanished file was empty at every scan, but may have been written to and compressed after
+        the last one. If so, wait for the result of the examination before you stop tracking it.
 
         Args:
             file: A file that is no longer at its path.
 
         Returns:
-            False if the file had content at any scan. Such a file is identified by its content
+            True if a compressed file of the same source is being examined. False if none is, or if
+            the vanished file had content at any scan. Such a file is identified by its content
             instead.
         """
         return file.never_had_content and any(
             other.suspected and other.place.source == file.place.source
-            for other in self._files.packed
+            for other in self._files.compressed
         )
 
     def find_compressed_form(self, file: TrackedFile) -> str | None:
-        """Find the compressed file that probably replaced a vanished empty file.
+        """Find the compressed copy of a file that vanished and was empty at every scan.
 
-        The files are matched by name. Each compressed file is returned at most once.
+        Such a file has no known content, so the copy is found by its name. A compressed file is
+        returned only once, so that it is not matched with two files.
 
         Args:
             file: A file that is no longer at its path.
@@ -280,7 +289,7 @@ class NewCompressedFiles:
         except OSError:  # renamed by now, or no room
             return False
         if any(
-            self._beginnings.should_exclude(source, name, status)
+            self._start_positions.should_exclude(source, name, status)
             for name in (path, *former_names(path))
         ):
             self._know([stamp])
@@ -329,7 +338,7 @@ class NewCompressedFiles:
         self._holding.remove(file)
 
     def _at_work(self) -> int:
-        return sum(file.rest is not None for file in self._files.packed)
+        return sum(file.rest is not None for file in self._files.compressed)
 
     def _know(self, stamps: list[ArchiveStamp]) -> None:
         if stamps:

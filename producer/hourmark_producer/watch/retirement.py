@@ -45,7 +45,8 @@ class FileRetirement:
         counters: Counters of this run, to which losses are added.
         matcher: Counts the unread bytes that no other file contains.
         clock: Clock of this host.
-        delivered: Files whose deletion before this run lost nothing.
+        delivered: Files that the previous run delivered completely. If they were deleted since
+            then, nothing was lost.
     """
 
     files: TrackedFiles
@@ -197,9 +198,7 @@ class FileRetirement:
         )
 
     def report_unreadable(self, source: str, path: str, why: str, also: Iterable[Change]) -> None:
-        """Record a loss of unknown size for a compressed file that is not read.
-
-        Also logs a warning.
+        """Record a loss of unknown size for a compressed file that is not read, and log a warning.
 
         Args:
             source: Name of the source.
@@ -215,10 +214,10 @@ class FileRetirement:
     def report_undecided(
         self, source: str, paths: Sequence[str], scanned_ms: Mapping[str, int]
     ) -> None:
-        """Record a loss of unknown size for files that may be new.
+        """Record a loss of unknown size for files that are not read, and log a warning.
 
-        Call this method after the clock was set back. It is then unknown whether a file was created
-        after the latest scan. Such files are not read. Also logs a warning.
+        Call this method if the clock was set back and it is therefore unknown whether files were
+        created after the latest scan.
 
         Args:
             source: Name of the source.

@@ -111,7 +111,8 @@ class RotatedFileSearch:
     def search_for_unfound(self, files: set[TrackedFile]) -> set[str]:
         """Request a search in the sources of files that the latest scan did not find.
 
-        A file that was already passed to the previous call does not cause another search.
+        These files may have been rotated. Only files that were not passed to the previous call
+        cause a search.
 
         Args:
             files: All files that the latest scan did not find.
@@ -125,21 +126,21 @@ class RotatedFileSearch:
         return sources
 
     def complete_search(
-        self, source: str, began_ms: int, *, again: bool
+        self, source: str, began_ms: int, *, repeat: bool
     ) -> dict[str, os.stat_result]:
         """Record that a scan of a source, including any search that was due, has completed.
 
         Args:
             source: Name of the source.
             began_ms: Time at which the scan began, in Unix milliseconds.
-            again: Whether the next scan must repeat the search. It then covers all files that were
-                created since the previous completed search.
+            repeat: Whether the next scan must repeat the search, for all files that were created
+                since the previous completed search.
 
         Returns:
-            Rotated files that may or may not be new, because the clock was set back since the
-            previous search. Maps each path to its `os.stat` result. Otherwise empty.
+            Rotated files of which it is unknown whether they are new, because the clock was set
+            back. Maps each path to its `os.stat` result. Empty if the clock was not set back.
         """
-        if again:
+        if repeat:
             self._due.add(source)
         elif source in self._due or source not in self._since_ms:
             self._since_ms[source] = began_ms

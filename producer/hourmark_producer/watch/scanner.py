@@ -122,7 +122,7 @@ class FileScanner:
         schedule: Queue to which changed files are added.
         retirement: Stops tracking files.
         matcher: Determines which files must stay tracked because copies of them may exist.
-        rests: Searches for the unread content of files that vanished.
+        remainders: Searches for the unread content of files that vanished.
         generations: Records how often each file was truncated, for files that are not in the
             checkpoint.
         throttle: Logs each lasting problem once when it begins and once when it ends.
@@ -131,7 +131,7 @@ class FileScanner:
         may_be_copied_up: Function that returns whether the birth time of an open file may change,
             as on overlayfs.
         descriptors: Limits the number of open files.
-        beginnings: Decides where reading of new files begins, and which files are excluded.
+        start_positions: Decides where reading of new files begins, and which files are excluded.
         scans: Number of full and partial scans that have begun.
     """
 
@@ -141,14 +141,14 @@ class FileScanner:
     schedule: Schedule
     retirement: FileRetirement
     matcher: ContentMatcher
-    rests: RemainderFinder
+    remainders: RemainderFinder
     generations: Generations
     throttle: ConditionLog
     clock: Clock
     identify: Callable[[int], FileIdentity]
     may_be_copied_up: Callable[[int], bool]
     descriptors: DescriptorBudget
-    beginnings: StartPositions
+    start_positions: StartPositions
 
     def __post_init__(self) -> None:
         self.scans = 0
@@ -169,7 +169,7 @@ class FileScanner:
             self.checkpoint,
             self.schedule,
             self.retirement,
-            self.beginnings,
+            self.start_positions,
             self.clock,
             self.identify,
         )
@@ -191,7 +191,7 @@ class FileScanner:
         self.scans += 1
         self._found, self._awaited = set(), None
         self.descriptors.begin()
-        self.beginnings.begin_scan()
+        self.start_positions.begin_scan()
         began_ms = self._unseen.begin()
         for source in self._patterns:
             findings = self._look_until_settled(source, began_ms)
@@ -200,10 +200,10 @@ class FileScanner:
             settled = not (findings.unsettled or findings.problems)
             if settled:
                 self._name_empty(source, findings)
-            if self._unseen.process_scan(source, findings.compressed, settled=settled):
+            if self._unseen.process_scan(source, findings.compressed, is_complete=settled):
                 seen.complete.add(source)
                 doubted = self._rotated.complete_search(
-                    source, began_ms, again=self._unseen.is_reading(source)
+                    source, began_ms, repeat=self._unseen.is_reading(source)
                 )
                 untold = [
                     path
@@ -220,7 +220,7 @@ class FileScanner:
         self._forget_departed()
         self._waiting = self._open_some(seen.active_files)
         save_changed_accounts(self.checkpoint, seen.active_files)
-        self.files.looks += 1
+        self.files.scans_completed += 1
         return seen
 
     def check_files(self, files: Iterable[TrackedFile]) -> bool:
@@ -269,7 +269,7 @@ class FileScanner:
             findings = scan_patterns(self._patterns[source])
             self._rotated.add_rotated_files(source, findings, began_ms)
             self._name_packed(source, findings)
-            self.beginnings.record_scan(source, findings)
+            self.start_positions.record_scan(source, findings)
             for path, status in findings.files.items():
                 try:
                     self._meet(source, path, status, at_s, findings)
@@ -289,7 +289,7 @@ class FileScanner:
         if file is not None and is_unchanged(file, source, path, status):
             self._found.add(file)
             return
-        if file is None and self.beginnings.is_known_excluded(source, path, status):
+        if file is None and self.start_positions.is_known_excluded(source, path, status):
             return
         changed = (
             file is None
@@ -304,7 +304,7 @@ class FileScanner:
         if (
             file.place.source != source
             and file.place.source in self._patterns
-            and not self.beginnings.excludes(source, path)
+            and not self.start_positions.excludes(source, path)
         ):
             self.throttle.warn(
                 f"twice {path}",
@@ -337,8 +337,8 @@ class FileScanner:
                 return None
             identity = self.identify(descriptor)
             known = self._match(descriptor, identity, found_at=path)
-            if known is None and self.beginnings.should_exclude(source, path, status):
-                self.beginnings.record_excluded(source, path, status)
+            if known is None and self.start_positions.should_exclude(source, path, status):
+                self.start_positions.record_excluded(source, path, status)
                 os.close(descriptor)
                 return None
             file = self._adopt(source, path, descriptor, identity, known)
@@ -416,7 +416,7 @@ class FileScanner:
             return known
         known_as = file_id(*identity)
         generation = self.generations.find_generation(known_as, read_at(descriptor, 0, HEAD_BYTES))
-        return known_as, self.beginnings.start_position(source, descriptor, generation)
+        return known_as, self.start_positions.start_position(source, descriptor, generation)
 
     def _move(self, file: TrackedFile, source: str, path: str) -> None:
         if file.place.seen_at != path:
@@ -459,7 +459,7 @@ class FileScanner:
             for file in (*added, *self._moved)
             if file.target
         ]
-        pending += self.beginnings.changes_for(added)
+        pending += self.start_positions.changes_for(added)
         try:
             if pending:
                 self.checkpoint.commit(pending)
@@ -469,7 +469,7 @@ class FileScanner:
                 self.files.remove(file)
             raise
         self._moved = set()
-        self.beginnings.record_commit(added)
+        self.start_positions.record_commit(added)
         self._rotated.search_for_new(added)
         for file in added:
             _LOG.info(
@@ -566,7 +566,7 @@ class FileScanner:
 
     def _is_awaited(self, file: TrackedFile) -> bool:
         if self._awaited is None:
-            self._awaited = self.matcher.awaited_origins()
+            self._awaited = self.matcher.possible_origins()
         return file in self._awaited
 
     def _look_for(self, file: TrackedFile, listings: dict[str, dict[int, str]]) -> bool:
@@ -596,12 +596,12 @@ class FileScanner:
             return False
         paths = [path for listing in listings.values() for path in listing.values()]
         paths += self._packed.get(file.place.source, ())
-        self.retirement.delivered.discard_if_packed(
+        self.retirement.delivered.discard_if_compressed_later(
             file, find_compressed_candidates(file, paths, COMPRESSED_SUFFIXES)
         )
-        if self.rests.is_remainder_pending(file, paths) or self._unseen.may_be_under_examination(
-            file
-        ):
+        if self.remainders.is_remainder_pending(
+            file, paths
+        ) or self._unseen.may_be_under_examination(file):
             return False
         is_packed = file.rest is not None and file.rest.stage is RemainderStage.FINISHED
         if (is_packed or self.files.is_displaced(file)) and self._is_awaited(file):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import httpx
 from tests.support.service.live import CLICK, Serving, StockReader, lines, serving
+from tests.support.stacks import without_mirror
 from tests.support.waiting import wait_for
 
 from hourmark.avro.value_hash import value_hash
@@ -38,7 +39,7 @@ def served(stack: LocalStack, config: Config, folder: Path, workers: int = 1) ->
         with serving(stack, config, folder, settings=settings) as started:
             yield started
     finally:
-        stack.up()
+        stack.up(only=without_mirror(stack))
 
 
 class Poster(threading.Thread):

@@ -42,7 +42,7 @@ from hourmark_etl.model import OffsetSpan, StagedBatch, StagingPosition
 from hourmark_etl.staging import plan as planning
 from hourmark_etl.staging.consumer import build_batch, collect_read_errors
 from hourmark_etl.staging.pieces import StagedChunk, StagePlan
-from hourmark_etl.staging.planner import SchemaMeanings, load_schemas
+from hourmark_etl.staging.planner import StagingSchemas, load_schemas
 from hourmark_etl.staging.read import RecordChunk
 from hourmark_etl.staging.restage import Restager
 from hourmark_etl.staging.stage import stage_chunks, stage_table
@@ -401,7 +401,7 @@ class Pipeline:
         )
 
     def staged(
-        self, folder: str, spans: Sequence[OffsetSpan], schemas: SchemaMeanings | None = None
+        self, folder: str, spans: Sequence[OffsetSpan], schemas: StagingSchemas | None = None
     ) -> StagedChunk:
         """The real staging function over what the central cluster has there."""
         return stage_table(self.records(spans), spans, self.plan(folder, schemas), self.storage)
@@ -422,7 +422,7 @@ class Pipeline:
         ]
         return pa.table(columns, names=["key", "value", "topic", "partition", "offset"])
 
-    def plan(self, folder: str, schemas: SchemaMeanings | None = None) -> StagePlan:
+    def plan(self, folder: str, schemas: StagingSchemas | None = None) -> StagePlan:
         """What staging into the folder must know."""
         known = schemas or load_schemas(self.config, self.database, self.topics.types, self._checks)
         return StagePlan(
@@ -461,7 +461,7 @@ class PlayedRestager(Restager):
         pass
 
     def _stage(
-        self, known: LedgerFile, spans: Sequence[OffsetSpan], schemas: SchemaMeanings
+        self, known: LedgerFile, spans: Sequence[OffsetSpan], schemas: StagingSchemas
     ) -> StagedChunk:
         for s in spans:
             log = self._logs[Partition(s.topic, s.partition)]

@@ -9,7 +9,7 @@ from tests.contract.test_kept_formats import FILE, HOST_ID, OUTGOING
 
 from hourmark_producer.checkpoint.database import Checkpoint, insert_file
 from hourmark_producer.checkpoint.installation import CHECKPOINT
-from hourmark_producer.checkpoint.spooled_ranges import add_to_spool, mark_several_ranges_per_file
+from hourmark_producer.checkpoint.spooled_ranges import add_to_spool, raise_checkpoint_format
 from hourmark_producer.files.tracked_file import SpooledRange, TrackedFile
 
 
@@ -27,7 +27,7 @@ def spooled(state_dir: Path, *files: TrackedFile, several: bool = False, **extra
     second = SpooledRange(2, dataclasses.replace(OUTGOING.range, start=99, end=120))
     ranges = [
         add_to_spool(first, b"body"),
-        *([mark_several_ranges_per_file(), add_to_spool(second, b"more")] if several else []),
+        *([raise_checkpoint_format(), add_to_spool(second, b"more")] if several else []),
     ]
     checkpoint.commit([*map(insert_file, files or (FILE,)), *ranges])
     checkpoint.close()

@@ -43,7 +43,7 @@ KNOWS_ALL = OlderVersion(
     no_range_fields=(),
     no_settings=frozenset(),
     references=True,
-    finds_the_rest=True,
+    reads_unfinished_files=True,
     keeps_alarms=True,
 )
 

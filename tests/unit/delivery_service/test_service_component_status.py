@@ -30,10 +30,10 @@ from hourmark.records.host_reports import HostReport
 from hourmark.state_folder import StateFolder
 from hourmark_delivery_service import component_status
 from hourmark_delivery_service.component_status import (
-    service,
+    service_status,
     status_from_reports,
-    tailers,
     tailers_from_reports,
+    tailers_status,
 )
 
 NOW_MS = 1_800_000_000_000
@@ -82,7 +82,7 @@ def test_a_service_that_answers_runs_and_says_whether_it_is_ready(
             self.answer(code, body)
 
     with serving(Handler) as address:
-        found = service(config(tmp_path, int(address.rpartition(":")[2])), NOW_MS)
+        found = service_status(config(tmp_path, int(address.rpartition(":")[2])), NOW_MS)
     assert (found.state, found.heard_at_ms) == (ComponentState.RUNNING, NOW_MS)
     assert re.search(said, found.detail)
 
@@ -102,7 +102,7 @@ def test_a_service_with_tls_is_known_by_its_own_certificate(
     with served(tls) as running:
         told = config(tmp_path, running.port)
         asked = told.service.model_copy(update={"tls": tls, "host": "0.0.0.0"})
-        found = service(told.model_copy(update={"service": asked}), NOW_MS)
+        found = service_status(told.model_copy(update={"service": asked}), NOW_MS)
         assert (found.state, found.detail) == (
             ComponentState.RUNNING,
             f"ready at https://127.0.0.1:{running.port}",
@@ -114,7 +114,7 @@ def test_a_service_with_tls_is_known_by_its_own_certificate(
                 )
             }
         )
-        found = service(told.model_copy(update={"service": stranger}), NOW_MS)
+        found = service_status(told.model_copy(update={"service": stranger}), NOW_MS)
         assert "its certificate is not accepted" in found.detail
         assert "set this configuration to the file that the service uses" in found.problems[0].do
 
@@ -127,7 +127,7 @@ def test_a_service_whose_certificate_has_expired_says_so_and_does_not_hang(tmp_p
     with served(tls) as running, StateFolder(tmp_path / "service", "service").lock():
         told = config(tmp_path, running.port)
         asked = told.service.model_copy(update={"tls": tls})
-        found = service(told.model_copy(update={"service": asked}), NOW_MS)
+        found = service_status(told.model_copy(update={"service": asked}), NOW_MS)
     (problem,) = found.problems
     assert found.state is ComponentState.RUNNING and found.pid == os.getpid()
     assert "certificate has expired" in problem.what and "renew the file" in problem.do
@@ -139,7 +139,7 @@ def test_a_service_without_the_tls_of_the_configuration_is_not_called_dead(tmp_p
     with serving(Answering) as address:
         told = config(tmp_path, int(address.rpartition(":")[2]))
         asked = told.service.model_copy(update={"tls": tls})
-        found = service(told.model_copy(update={"service": asked}), NOW_MS)
+        found = service_status(told.model_copy(update={"service": asked}), NOW_MS)
     assert found.state is ComponentState.UNKNOWN and found.problems == ()
     assert "the TLS handshake fails" in found.detail
 
@@ -153,7 +153,7 @@ def test_one_that_does_not_answer_is_known_by_its_folder_while_kafka_is_away_too
         if held
         else []
     )
-    found = service(config(tmp_path), NOW_MS), tailers(config(tmp_path), NOW_MS)
+    found = service_status(config(tmp_path), NOW_MS), tailers_status(config(tmp_path), NOW_MS)
     for lock in locks:
         lock.close()
     assert [one.state for one in found] == (
@@ -170,7 +170,7 @@ def test_one_that_does_not_answer_is_known_by_its_folder_while_kafka_is_away_too
 
 def test_a_service_that_was_just_started_is_no_problem_yet(tmp_path: Path) -> None:
     with StateFolder(tmp_path / "service", "service").lock():
-        found = service(config(tmp_path), time.time_ns() // 1_000_000)
+        found = service_status(config(tmp_path), time.time_ns() // 1_000_000)
     assert (found.state, found.problems) == (ComponentState.RUNNING, ())
     assert found.detail.startswith("starting, ")
 
@@ -181,7 +181,7 @@ def test_a_service_that_is_not_ready_is_a_problem_with_its_reasons(tmp_path: Pat
             self.answer(503, b'{"ready": false, "reasons": ["too few in-sync replicas"]}')
 
     with serving(Handler) as address:
-        found = service(config(tmp_path, int(address.rpartition(":")[2])), NOW_MS)
+        found = service_status(config(tmp_path, int(address.rpartition(":")[2])), NOW_MS)
     (problem,) = found.problems
     assert problem.what == "it responds, but is not ready: too few in-sync replicas"
 
@@ -192,7 +192,7 @@ def test_a_warning_of_a_ready_service_such_as_a_missing_topic_is_a_problem(tmp_p
             self.answer(200, b'{"ready": true, "reasons": [], "warnings": ["no topic events.a"]}')
 
     with serving(Handler) as address:
-        found = service(config(tmp_path, int(address.rpartition(":")[2])), NOW_MS)
+        found = service_status(config(tmp_path, int(address.rpartition(":")[2])), NOW_MS)
     assert (found.state, [p.what for p in found.problems]) == (
         ComponentState.RUNNING,
         ["no topic events.a"],
@@ -285,13 +285,13 @@ def test_reports_that_are_old_and_go_on_arriving_show_a_clock_and_no_silent_host
         for n in (0, 3 if are_alive else 0)
     ]
     monkeypatch.setattr(component_status, "_INTERVAL_S", 0.0)
-    for status in (tailers, service):
+    for status in (tailers_status, service_status):
         left = iter(reads)
         monkeypatch.setattr(component_status, "_read_reports", lambda _, left=left: next(left))
         found = status(config(tmp_path), NOW_MS)
         kinds = {problem.cause for problem in found.problems}
         if not are_alive:  # without a service, tailers are not to blame
-            assert kinds == ({CauseClass.HOST} if status is service else set())
+            assert kinds == ({CauseClass.HOST} if status is service_status else set())
         else:
             assert kinds == {CauseClass.CLOCK}
             (problem,) = found.problems

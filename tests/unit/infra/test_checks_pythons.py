@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from hourmark_infra.checks.pythons import SUPPORTED, checks_of, found, untested
+from hourmark_infra.checks.pythons import (
+    SUPPORTED,
+    describe_missing_versions,
+    find_interpreters,
+    installation_checks,
+)
 
 
 def a_python(file: Path, says: str) -> Path:
@@ -24,7 +29,7 @@ def test_one_that_is_on_the_path_is_tried_and_one_that_only_says_so_is_not(
     pyenv = a_python(tmp_path / "pyenv" / "versions" / "3.12.1" / "bin" / "python", "3.12")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
-    interpreters = found()
+    interpreters = find_interpreters()
     assert interpreters["3.14"] == here
     assert interpreters["3.13"] != tmp_path / "python3.13"
     assert interpreters["3.12"] == pyenv
@@ -34,7 +39,7 @@ def test_each_is_a_check_or_is_named_untested() -> None:
     interpreters = {
         version: Path("/python") if version == "3.12" else None for version in SUPPORTED
     }
-    assert [check.name for check in checks_of(interpreters)] == ["Python 3.12"]
-    assert [line.split(":")[0].split()[:3] for line in untested(interpreters)] == [
+    assert [check.name for check in installation_checks(interpreters)] == ["Python 3.12"]
+    assert [line.split(":")[0].split()[:3] for line in describe_missing_versions(interpreters)] == [
         ["Python", version, "untested"] for version in ("3.11", "3.13", "3.14")
     ]

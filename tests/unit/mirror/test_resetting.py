@@ -17,7 +17,7 @@ from hourmark.kafka.mirror import find_gaps
 from hourmark_mirror import reset
 from hourmark_mirror.reset import (
     StoredPosition,
-    describe_nothing_stale,
+    describe_no_stale_positions,
     reset_positions,
     stale_positions,
 )
@@ -54,12 +54,12 @@ def test_what_the_edge_does_not_tell_of_is_kept_and_said_so() -> None:
 
 def test_for_a_recreated_topic_without_a_stale_position_the_next_step_is_a_comparison() -> None:
     """A running MirrorMaker 2 begins again by itself, or the new topic has outgrown the position."""
-    said = describe_nothing_stale(["events.click", "events.view"])
+    said = describe_no_stale_positions(["events.click", "events.view"])
     assert "events.click" in said
     assert "events.view" in said
     assert "`hourmark mirror verify --topic events.click --accept`" in said
     assert "`hourmark mirror reset-offsets --topic events.click --all`" in said
-    assert describe_nothing_stale([]).startswith("nothing to do")
+    assert describe_no_stale_positions([]).startswith("nothing to do")
 
 
 class Played:

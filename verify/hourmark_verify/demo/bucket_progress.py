@@ -48,9 +48,9 @@ def read_closing_states(hdfs: WebHdfsReader, root: str) -> dict[str, TypeClosing
 
 
 class ClosingStallDetector:
-    """A timer that measures how long no bucket has been closed.
+    """A timer that measures how long ago the last bucket was closed, to detect a stall.
 
-    Call `update` with each new closing state, then read `stalled_s`.
+    Call `update` regularly with the current closing state, and then read `stalled_s`.
 
     Args:
         clock: Source of time. The measurement starts at construction.

@@ -60,7 +60,7 @@ from hourmark_verify.demo.log_lines import (
     AD_SHOWN,
     TRACK_PLAYED,
     app_name,
-    named_lines,
+    rfc5424_lines,
     structured_lines,
     write_sample_file,
 )
@@ -327,7 +327,7 @@ class Demo:
             LiveLog(
                 sources / LINES_SOURCE / f"{number}-{app_name(path.name)}.log",
                 LINES,
-                named_lines(path),
+                rfc5424_lines(path),
                 self._clock,
             )
             for number, path in enumerate(named, 1)

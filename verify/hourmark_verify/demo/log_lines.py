@@ -147,11 +147,12 @@ _BROKEN: Final[tuple[Callable[[str, Fields], Render], ...]] = (
 LINES_TYPE: Final = "lines"
 
 
-def named_lines(path: Path) -> Iterator[ScheduledLine]:
-    """Yield the lines of a file as RFC 5424 lines that are due at even intervals.
+def rfc5424_lines(path: Path) -> Iterator[ScheduledLine]:
+    """Yield each line of a file as the message of an RFC 5424 line.
 
-    The file is read twice, so that it need not fit into memory. An unterminated last line is
-    included. Lines that are appended after the first pass are omitted.
+    The due times of the lines are evenly spaced. The APP-NAME is derived from the file name. The
+    file is read twice, so that it need not fit into memory. Lines that are appended after the first
+    pass are omitted.
 
     Args:
         path: File to read.

@@ -18,10 +18,11 @@ from hourmark_verify.judge.sources import NO_TYPE
 
 
 def count_acknowledged(config: Config) -> Counter[str]:
-    """Count the acknowledged events of each type in the edge cluster's audit topic.
+    """Return the number of events of each type that delivery services have acknowledged.
 
-    Each audit record states how many events a delivery service acknowledged for one byte range of a
-    file. A byte range that was sent several times is counted once.
+    The numbers are read from the audit topic of the edge cluster. Each audit record states how many
+    events a delivery service acknowledged for one byte range of a file. A byte range that was sent
+    several times is counted once.
 
     Args:
         config: Configuration with the edge cluster.
@@ -33,13 +34,13 @@ def count_acknowledged(config: Config) -> Counter[str]:
         Unavailable: The topic cannot be read.
     """
     values = (value for _, value in read_topic(config.kafka.edge, AUDIT, cluster_name="edge"))
-    return count_promises(
+    return sum_audit_records(
         AuditRecord.decode(unframe(value)[1]) for value in values if value is not None
     )
 
 
-def count_promises(records: Iterable[AuditRecord]) -> Counter[str]:
-    """Count the acknowledged events of each type in a sequence of audit records.
+def sum_audit_records(records: Iterable[AuditRecord]) -> Counter[str]:
+    """Return the number of acknowledged events of each type according to audit records.
 
     Each audit record states how many events a delivery service acknowledged for one byte range of a
     file. If several records have the same range id, only the last one is counted.

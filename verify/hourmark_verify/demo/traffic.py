@@ -147,7 +147,7 @@ class LiveLog:
 
     @property
     def done(self) -> bool:
-        """Whether all lines of this log file have been written."""
+        """True if all lines of this log file have been written."""
         return self._next is None
 
     def write_due_lines(self, moment: float) -> None:
@@ -229,7 +229,7 @@ class Traffic:
 
     @property
     def done(self) -> bool:
-        """Whether the thread has ended, because all lines are written or `stop` was called.
+        """True if the thread has ended, because all lines are written or `stop` was called.
 
         Raises:
             BaseException: The exception that ended the thread early, if any.

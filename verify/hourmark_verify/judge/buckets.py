@@ -58,7 +58,9 @@ class StoredBucket:
         return self.label(self.start_ms)
 
     def label(self, time_ms: int) -> str:
-        """Return the label of the interval that contains a time, for buckets of this length.
+        """Return the label of the interval that contains a time.
+
+        The interval is as long as that of this bucket, but may be at another time.
 
         Args:
             time_ms: Time in Unix milliseconds.

@@ -199,8 +199,8 @@ class _Verification:
         self, bucket: StoredBucket, path: str, event: Event, contents: BucketTotals
     ) -> None:
         time_ms, late = event["event_time"], path.rpartition("/")[2].startswith("late-")
-        contents.tails += int.from_bytes(event["event_id"][8:], "big")
-        contents.origins[bucket.label(time_ms)] += 1
+        contents.id_sum += int.from_bytes(event["event_id"][8:], "big")
+        contents.events_by_hour[bucket.label(time_ms)] += 1
         count = self.report.type_count(bucket.type)
         count.in_buckets += 1
         count.late += late

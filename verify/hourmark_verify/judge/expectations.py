@@ -102,13 +102,12 @@ class FileExpectation(_ExpectationModel):
     host_id: OneOrMore = Field((), description="overrides the host id of all files")
 
     def range_settings(self) -> Iterator[str]:
-        """Yield the optional settings of this file that are part of its range ids.
+        """Yield the settings of this file that are included in the ids of its byte ranges.
 
-        A range id identifies a byte range of a file. The yielded texts are the last items of the
-        argument `fields` of `range_id`.
+        Append the texts to the argument `fields` of `range_id`, which computes such an id.
 
         Yields:
-            Name and value in turn, for each of these settings that is not at its default:
+            The name and the value of each of these settings that differs from its default:
             `record_start`, `fields` (as JSON with sorted names) and `format`.
         """
         if self.record_start is not None:
@@ -182,10 +181,10 @@ class TypeExpectation(_ExpectationModel):
 
     @property
     def is_plain(self) -> bool:
-        """Whether the declaration uses only the basic keys.
+        """True if the declaration sets only the basic keys, which a simple parser supports.
 
-        The basic keys are `content`, `field`, `fields`, `pattern`, `time` and `time_format`. The
-        result is False if any other key is set, or if the content is `logfmt` or `tsv`.
+        The basic keys are `content`, `field`, `fields`, `pattern`, `time` and `time_format`. A
+        declaration with the content `logfmt` or `tsv` requires the full parser in any case.
         """
         return self.content not in ("logfmt", "tsv") and not (self.model_fields_set - _PLAIN)
 

@@ -99,8 +99,8 @@ class LineInterpreter:
     ) -> ExpectedEvent:
         """Return the expected event or dead letter for a source line.
 
-        A dead letter is expected for a line that matches no type or has an invalid time or field.
-        No error is raised for such lines.
+        A dead letter is expected for a line that cannot be converted to an event, because it
+        matches no type or has an invalid time or field. No error is raised for such lines.
 
         Args:
             file: Settings of the source file.
@@ -231,6 +231,8 @@ class LineInterpreter:
 
     def interpret_api_event(self, row: ApiEvent) -> ExpectedEvent:
         """Return the expected event or dead letter for an event that was sent to the HTTP API.
+
+        A dead letter is expected if the event type is unknown, or if the fields do not match it.
 
         Args:
             row: The event as its client sent it.

@@ -83,17 +83,16 @@ class MarkerEvidence(_MarkerModel):
     waived: list[str]
 
 
-class OriginHourCounts(_MarkerModel):
-    """The counts of a bucket's events that have their event times in the same hour.
+class EventHourCounts(_MarkerModel):
+    """The number of a bucket's records and events whose event time is in one particular hour.
 
-    Besides the events of its interval, a bucket can contain late events of earlier hours. Its
-    marker (the `_SUCCESS` file) has one such object per hour. A delivery service writes audit
-    records for the events that it acknowledges.
+    Besides the events of its own hour, a bucket can contain late events of earlier hours. Its
+    marker (the `_SUCCESS` file) contains one object of this class for each of these hours.
 
     Attributes:
         rows: Records read from Kafka, including duplicates.
         events: Events that remain after duplicates were removed.
-        promised: Events that audit records include.
+        promised: Events that a delivery service acknowledged, according to its audit records.
         unaudited: Events that no audit record includes.
     """
 
@@ -135,12 +134,12 @@ class OmittedRecords(_MarkerModel):
     last_offset: Count
 
 
-class LackedRanges(_MarkerModel):
+class PossiblyMissingRanges(_MarkerModel):
     """The byte ranges of log files whose events may be missing from a bucket.
 
     Attributes:
-        ranges: Range ids in hexadecimal; empty if none is known.
-        more: Whether other byte ranges, with unknown ids, are affected too.
+        ranges: Ids of these ranges in hexadecimal; may be empty.
+        more: Whether events of further ranges, whose ids are unknown, may be missing.
     """
 
     ranges: list[str] = Field([])
@@ -196,7 +195,7 @@ class Marker(_MarkerModel):
     files: list[MarkerFile]
     events: Count
     late: dict[str, int]
-    books: dict[str, OriginHourCounts]
+    books: dict[str, EventHourCounts]
     duplicates_removed: Count
     unaudited: Count
     # keys that are absent in older markers and if their value is empty
@@ -204,7 +203,7 @@ class Marker(_MarkerModel):
     set_aside: Count = 0
     set_aside_records: list[OmittedRecords] = Field([])
     left_out: Count = 0
-    lacks: LackedRanges | None = None
+    lacks: PossiblyMissingRanges | None = None
     lost: dict[str, Count] = Field({})
     unknown: dict[str, Count] = Field({})
     unrepeatable: list[str] = Field([])

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from hourmark_verify.judge.buckets import StoredBucket
 from hourmark_verify.judge.expectations import DestroyedEvent
-from hourmark_verify.judge.marker import Marker, MarkerLink, OriginHourCounts
+from hourmark_verify.judge.marker import EventHourCounts, Marker, MarkerLink
 from hourmark_verify.judge.report import FindingKind
 
 
@@ -25,13 +25,13 @@ class BucketTotals:
     """Totals over all events in the files of one bucket, to compare with its `_SUCCESS` file.
 
     Attributes:
-        origins: Number of events by label of the bucket interval that contains their event time,
-            such as 2026-11-21T05.
-        tails: Sum of the last 8 bytes of all event ids, read as unsigned big-endian integers.
+        events_by_hour: Number of events by the label of the hour (or shorter bucket interval) that
+            contains their event time, such as 2026-11-21T05.
+        id_sum: Sum of the last 8 bytes of all event ids, read as unsigned big-endian integers.
     """
 
-    origins: Counter[str] = dataclasses.field(default_factory=Counter)
-    tails: int = 0
+    events_by_hour: Counter[str] = dataclasses.field(default_factory=Counter)
+    id_sum: int = 0
 
 
 def schema_fingerprint(schema: Any) -> str:
@@ -50,32 +50,35 @@ def schema_fingerprint(schema: Any) -> str:
 def find_contradictions(
     bucket: StoredBucket, contents: BucketTotals, grades: Sequence[str]
 ) -> Iterator[str]:
-    """Yield a description of each contradiction within a marker or between marker and bucket.
+    """Yield a description of each contradiction between a bucket and its marker.
+
+    The marker is the `_SUCCESS` file of the bucket, which states what the bucket contains.
+    Contradictions between values in the marker are also reported.
 
     Args:
-        bucket: Closed bucket with its marker (the `_SUCCESS` file).
+        bucket: Closed bucket with its marker.
         contents: Totals over the events in the bucket's files.
         grades: Allowed grades of the bucket, such as `proved` (verified to be complete).
     """
     marker, evidence, books = bucket.marker, bucket.marker.evidence, bucket.marker.books
-    summed = OriginHourCounts(
+    summed = EventHourCounts(
         **{
             name: sum(getattr(b, name) for b in books.values())
-            for name in OriginHourCounts.model_fields
+            for name in EventHourCounts.model_fields
         }
     )
-    late = {hour: count for hour, count in contents.origins.items() if hour != bucket.hour}
+    late = {hour: count for hour, count in contents.events_by_hour.items() if hour != bucket.hour}
     kinds = Counter("late" if f.name.startswith("late-") else "part" for f in marker.files)
     names = [f"{kind}-{n:05d}.avro" for kind in ("part", "late") for n in range(kinds[kind])]
     events = {hour: book.events for hour, book in books.items() if book.events}
     for recorded, actual, what in (
         (marker.type, bucket.type, "type"),
         (marker.hour, bucket.hour, "hour"),
-        (marker.events, contents.origins.total(), "number of events"),
+        (marker.events, contents.events_by_hour.total(), "number of events"),
         (marker.late, late, "late events"),
-        (marker.id_sum, f"{contents.tails % 2**64:016x}", "sum of ids"),
+        (marker.id_sum, f"{contents.id_sum % 2**64:016x}", "sum of ids"),
         ([f.name for f in marker.files], names, "file names"),
-        (events, dict(contents.origins), "events by hour"),
+        (events, dict(contents.events_by_hour), "events by hour"),
         (summed.promised, evidence.promised, "promised events, against the sum over its hours"),
         (summed.unaudited, marker.unaudited, "unaudited events, against the sum over its hours"),
         (
@@ -124,13 +127,14 @@ def find_contradictions(
 
 
 def find_chain_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, str]]:
-    """Yield the faults in the sequence of a type's buckets and markers (the `_SUCCESS` files).
+    """Check that the closed buckets of an event type form an unbroken sequence.
 
-    These conditions are checked:
+    Each bucket has a marker, its `_SUCCESS` file. These conditions are checked:
 
     - Each marker refers to the preceding marker by hour and digest.
-    - Each bucket starts when the preceding one ends, unless that one holds something: a back-fill
-      skips hours that hold nothing.
+    - Each bucket starts when the preceding one ends. A gap is accepted after a bucket that is not
+      empty or not `proved` (verified to be complete), because buckets that are added later for old
+      events (back-fill) skip empty hours.
     - The commit number of a ledger (the database of the ETL) never decreases.
     - A ledger is not used again after another one was used.
 
@@ -172,7 +176,7 @@ def _may_precede_skipped_hours(marker: Marker) -> bool:
 
 
 def find_offset_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, str]]:
-    """Yield the inconsistent Kafka offsets in the `_SUCCESS` files of a type.
+    """Check that the Kafka offsets in the `_SUCCESS` files of an event type are consistent.
 
     An offset is inconsistent if its topic does not contain events of the type, or if it is lower
     than in the preceding bucket. Two changes are accepted only in a bucket that was closed without
@@ -225,11 +229,11 @@ def find_offset_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, s
 
 
 def find_balance_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, str]]:
-    """Yield the buckets of a type whose counts in the `_SUCCESS` files are inconsistent.
+    """Check that the counts in the `_SUCCESS` files of an event type are plausible.
 
-    The total number of events up to a bucket must not exceed the number of Kafka records below the
-    bucket's offsets. If all buckets have the grade `proved` (verified to be complete), the counts
-    of each hour, summed over all buckets, must meet two more conditions:
+    The buckets up to any bucket must not contain more events than there are Kafka records below
+    the offsets of this bucket. If all buckets are `proved` (verified to be complete), two more
+    conditions apply to the sums over all buckets, for each hour of the event time:
 
     - `events` is at most `promised` plus `unaudited`: the events with and without an audit record.
     - `promised` is at most `rows`, the number of records read from Kafka.
@@ -276,15 +280,16 @@ _CLOCK_SKEW_MS: Final = 5_000
 def find_destroyed_event_faults(
     destroyed: Sequence[DestroyedEvent], buckets: Sequence[StoredBucket]
 ) -> Iterator[tuple[FindingKind, str, str]]:
-    """Yield the contradictions between markers (`_SUCCESS` files) and a known loss of events.
+    """Check that the `_SUCCESS` files admit the loss of events that a test destroyed in Kafka.
 
-    A test destroys events in Kafka on purpose. Two kinds of contradictions are reported:
+    Two kinds of faults are reported:
 
     - `FALSE_PROOF`: A bucket has the grade `proved` (verified to be complete), although an event of
-      its interval or an earlier one was destroyed. Only events that were written before the time
-      `evidence.cut_at_ms` in the bucket's marker are considered. Clock differences of up to five
-      seconds are tolerated.
-    - `MANIFEST`: The markers of an event type report fewer missing events than were destroyed.
+      its interval or an earlier one was destroyed. Events that were written after the bucket's end
+      offsets in Kafka were determined (`evidence.cut_at_ms`) are ignored, with a tolerance of five
+      seconds for clock differences.
+    - `MANIFEST`: The `_SUCCESS` files of an event type report fewer missing events than were
+      destroyed.
 
     Args:
         destroyed: Destroyed events that are in no bucket.

@@ -116,7 +116,9 @@ class FileCount:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class JudgeReport:
-    """The result of a verification: counts, and the first findings of each kind.
+    """The result of comparing source files with buckets: counts, and the discrepancies found.
+
+    A discrepancy is called a finding.
 
     Attributes:
         digests_checked: Whether the digests in event ids were verified, which requires that all
@@ -126,8 +128,8 @@ class JudgeReport:
         counts: Number of findings by kind, 0 for kinds without findings.
         findings: At most 20 findings of each kind, sorted by kind.
         destroyed: Number of events that Kafka lost and that are in no bucket.
-        beyond: Number of events from lines beyond the size that the expectations state for their
-            file. Delivery of these lines is optional.
+        beyond: Number of events of optional lines, which follow the size that the expectations
+            state for their file.
         posted: Number of events sent to the HTTP API that were found in buckets or dead letters.
         others: Number of events of files that the expectations do not list.
     """
@@ -171,12 +173,12 @@ class JudgeReport:
 
     @property
     def compared(self) -> int:
-        """Number of events and dead letters for which the source line or API record was found."""
+        """Number of events and dead letters that were compared with their source line or API record."""
         return self.posted + sum(file.in_buckets + file.dead_letters for file in self.files)
 
     @property
     def passed(self) -> bool:
-        """Whether at least one event was compared and there are no findings."""
+        """True if there are no findings and at least one event was compared."""
         return self.compared > 0 and not any(self.counts.values())
 
     def as_dict(self) -> dict[str, Any]:

@@ -90,7 +90,7 @@ class SourceLine:
 
     @property
     def blank(self) -> bool:
-        """Whether the line is empty apart from carriage returns and line feeds.
+        """True if the line is empty apart from carriage returns and line feeds.
 
         It is always False for a piece of a line that exceeds the size limit.
         """
@@ -224,10 +224,13 @@ class SourceFile:
         return self._types[self._type_codes[index]]
 
     def matches_path(self, path: str) -> bool:
-        """Return whether this file may have had a given path when its lines were delivered.
+        """Return whether a path that is recorded in an event may be that of this file.
+
+        The file may have had another path when its lines were delivered, for example before a
+        rotation. Paths that match the pattern in the settings of the file are therefore accepted.
 
         Args:
-            path: Path of the source file as recorded in an event.
+            path: Path of the source file, as recorded in an event.
         """
         return path == self.name or fnmatchcase(
             path, self.expectation.read_as or self.expectation.path
@@ -328,6 +331,9 @@ class ContainerFile(SourceFile):
 
     def line_at(self, position: int) -> SourceLine | None:
         """Return the last record that starts at or before a byte offset.
+
+        The parts of a record may alternate with those of other records, so the line at the offset
+        may belong to another record.
 
         Args:
             position: Byte offset in the file.

@@ -23,7 +23,7 @@ from hourmark_declare.proposing.lines.part_search import (
     LinePart,
     PartSearch,
     are_short,
-    without_groups,
+    escape_braces,
 )
 from hourmark_declare.proposing.value_types import NUMBER_PATTERNS, infer_text_type
 from hourmark_declare.proposing.vocabulary import (
@@ -68,10 +68,18 @@ _SPANS: Final = re.compile(
 
 
 class EnclosedSearch(PartSearch):
-    """Searches for texts in quotes or brackets at the current positions of all log records."""
+    """Recognizes quoted and bracketed text in log records, to infer the format of a log file.
+
+    All records are analyzed in parallel. Each method examines the text at the current position of
+    each record and returns the text that nearly all records have there, or None.
+    """
 
     def find_quoted(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        """Return a text in quotes, as one field or with the numbers in it."""
+        """Return the quoted text that nearly all records have at their positions, or None.
+
+        If the quoted texts consist of the same words and different numbers, the numbers become
+        fields, too.
+        """
         for search, inside, quote in _QUOTED:
             found = self._matching(cursors, search)
             if not self._enough(found):
@@ -86,7 +94,11 @@ class EnclosedSearch(PartSearch):
         return None
 
     def find_bracketed(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        """Return a text in brackets, or the bracket that is open at a timestamp."""
+        """Return the bracketed text that nearly all records have at their positions, or None.
+
+        If the brackets enclose the timestamp, only the opening bracket is returned. JSON objects
+        and whole sentences are not returned, because they belong to the message.
+        """
         first = collections.Counter(of.rest[:1] for of in cursors).most_common(1)
         char = first[0][0] if first else ""
         if char not in _BRACKETED or first[0][1] < self._state.needed:
@@ -116,7 +128,7 @@ class EnclosedSearch(PartSearch):
             inside = "(?:[^<>]|<[^<>]*>)"
         stripped = [value.strip() for value in values]
         if _are_marks(stripped):
-            mark = f"{opening}{SPACE}*{without_groups(quote_pattern(stripped[0]))}{SPACE}*{closing}"
+            mark = f"{opening}{SPACE}*{escape_braces(quote_pattern(stripped[0]))}{SPACE}*{closing}"
             return LinePart(mark, ends, {})
         if self._are_messages(cursors, ends, stripped):
             return None
@@ -199,9 +211,11 @@ class EnclosedSearch(PartSearch):
         return quote_pattern(sign) if sign else f"{SPACE}+", groups
 
     def find_enclosed_or_word(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        """Return a text in brackets that is a bare word in some records, as `<0.254.0>` and `init`.
+        """Return a value that only some records enclose in brackets, or None if there is none.
 
-        Something specific must follow, because the word may be the first one of the message.
+        An example is a process that is written as `<0.254.0>` or `init`. At least half of the
+        records must have the brackets. A bracket, a quote or an id must follow the value, because a
+        plain word could otherwise be the start of the message.
         """
         kinds = collections.Counter(of.rest[:1] for of in cursors if of.rest[:1] in "[(<")
         char, count = kinds.most_common(1)[0] if kinds else ("", 0)
@@ -221,7 +235,7 @@ class EnclosedSearch(PartSearch):
         return LinePart(pattern, ends, {bracket_name(values): [*values]})
 
     def find_rare_bracket(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        """Find an optional text in brackets that only a few records contain.
+        """Return a bracketed text that only a few records have, or None if there is none.
 
         An example is `[C-000000ee]` in `NOTICE[4711][C-000000ee] loader.c: text`. The text must be
         at the current position, and a name followed by a colon must come after it.
@@ -230,8 +244,7 @@ class EnclosedSearch(PartSearch):
             cursors: The current position in each sample record. They are not changed.
 
         Returns:
-            The part with its values, which are None for records without it. None if no such part
-            is found.
+            The element. Its values are None for records without the text.
         """
         part = self._optional_bracket(cursors, _RARE_MIN)
         if part is None:
@@ -243,7 +256,11 @@ class EnclosedSearch(PartSearch):
         return part if is_sure else None
 
     def find_optional_bracket(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        """Return a text in brackets that only some records have, and the white space behind it."""
+        """Return a bracketed text that at least 10% but not all of the records have, or None.
+
+        The element includes the white space after the brackets. It is recognized only after the
+        timestamp.
+        """
         return self._optional_bracket(cursors, _SOME * len(cursors))
 
     def _optional_bracket(self, cursors: Sequence[LineCursor], least: float) -> LinePart | None:
@@ -294,14 +311,18 @@ class EnclosedSearch(PartSearch):
         return best[1:]
 
     def find_optional_spans(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        """Return names with values in braces before another name, as in `job{id=7}: shop: done`."""
+        """Return the tracing spans that at least 10% of the records have, or None.
+
+        An example is `job{id=7}` in `job{id=7}: shop: done`. Spans must be between the timestamp
+        and a name with a colon.
+        """
         found = self._matching(cursors, _SPANS) if self._state.time_read else {}
         if not found or len(found) < _SOME * len(cursors):
             return None
         ends = {n: of.at for n, of in enumerate(cursors)}
         ends |= {n: match.end() for n, match in found.items()}
         column = [found[n]["x"] if n in found else None for n in ends]
-        pattern = f"(?:(?P<{{0}}>{without_groups(_SPANS_PATTERN)}):{SPACE}+)?"
+        pattern = f"(?:(?P<{{0}}>{escape_braces(_SPANS_PATTERN)}):{SPACE}+)?"
         return LinePart(pattern, ends, {"spans": column}, is_optional=True)
 
 
@@ -353,7 +374,7 @@ def _counted(values: Sequence[str]) -> tuple[str, dict[str, list[str | None]]] |
     }
     if any(match is None for match in found):
         return None
-    pattern = without_groups(shape.pattern)
+    pattern = escape_braces(shape.pattern)
     for number, name in enumerate(shape.types, 1):
         pattern = pattern.replace(f"(?P<{name}>", f"(?P<{{{number}}}>")
     return pattern, groups

@@ -15,7 +15,7 @@ from hourmark_declare.proposing.lines.part_search import (
     LineCursor,
     LinePart,
     PartSearch,
-    without_groups,
+    escape_braces,
 )
 from hourmark_declare.proposing.value_types import NUMBER_PATTERNS, infer_text_type
 from hourmark_declare.proposing.vocabulary import (
@@ -39,15 +39,27 @@ _COUNTS: Final = re.compile(r"(?P<key>[A-Za-z_]\w*):\d+(?:\.\d+)? [A-Za-z_]\w*:[
 
 
 class KeySearch(PartSearch):
-    """Searches for keys and their values at the current positions of all log records."""
+    """Recognizes keys and their values in log records, to infer the format of a log file.
 
-    def begin_counts(self, cursors: Sequence[LineCursor]) -> bool:
-        """Return whether pairs such as `Time:1.25 Hosts:12` begin, which belong to the message."""
+    All records are analyzed in parallel. Each method examines the text at the current position of
+    each record and returns the key or value that nearly all records have there, or None.
+    """
+
+    def starts_counters(self, cursors: Sequence[LineCursor]) -> bool:
+        """Return whether nearly all records have a list of counters at their positions.
+
+        An example is `Time:1.25 Hosts:12`. Such a list belongs to the message and is not split into
+        elements.
+        """
         found = self._matching(cursors, _COUNTS)
         return self._enough(found) and len({match["key"] for match in found.values()}) == 1
 
     def find_key(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        """Return a key and its sign, as in `key=value`, or constant text before the timestamp."""
+        """Return the key that nearly all records have at their positions, such as `key=`, or None.
+
+        The key becomes `pending_key` of the state, because its value is the next element. If there
+        is no such key, constant text directly before the timestamp, such as `audit(`, is returned.
+        """
         found = self._matching(cursors, KEY)
         keys = collections.Counter(match["key"] for match in found.values()).most_common(1)
         if not keys or keys[0][1] < self._state.needed or len(cursors) < 3:
@@ -79,7 +91,12 @@ class KeySearch(PartSearch):
         return LinePart(pattern, ends, {"level": [*values]})
 
     def find_optional_pairs(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        """Return pairs before the level or a name, each in only some records, as in `job=12 INFO:`."""
+        """Return `key=value` pairs that may be absent in some records, or None if there are none.
+
+        An example is `job=12` in `job=12 INFO: done`. The pairs must be between the timestamp and
+        the level, or between the level and a name with a colon. Each of up to 12 keys becomes a
+        field.
+        """
         if not self._state.time_read:
             return None
         is_behind = "level" in self._state.types
@@ -92,15 +109,19 @@ class KeySearch(PartSearch):
         for number, key in enumerate(keys):
             column = [row.get(key) for row in rows]
             of_type = infer_text_type([value for value in column if value is not None])
-            inside = without_groups(NUMBER_PATTERNS.get(of_type, r"\S*"))
-            literal = without_groups(quote_pattern(key))
+            inside = escape_braces(NUMBER_PATTERNS.get(of_type, r"\S*"))
+            literal = escape_braces(quote_pattern(key))
             pattern += f"(?:{literal}=(?P<{{{number}}}>{inside}){SPACE}+)?"
             values[re.sub(r"\W", "_", key, flags=re.ASCII)] = column
         ends = {n: match.end() for n, match in found.items()}
         return LinePart(pattern, ends, values) if len(values) == len(keys) else None
 
     def find_delimited_value(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        """Return the text up to the sign that is before its key, too, as in `;host=gw-1;`."""
+        """Return the value that follows the pending key in nearly all records, up to a delimiter.
+
+        The delimiter is the character before the key, such as the semicolon in `;host=gw-1;`.
+        Returns None if there is no pending key or no delimiter.
+        """
         key = self._state.pending_key
         signs = {of.text[: of.at - len(key) - 1][-1:] for of in cursors} if key else set()
         if len(signs) != 1 or (sign := signs.pop()) not in ";|&,":

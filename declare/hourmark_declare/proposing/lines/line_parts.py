@@ -13,7 +13,7 @@ from typing import Final
 
 from hourmark_declare.proposing.lines.enclosed_parts import EnclosedSearch
 from hourmark_declare.proposing.lines.key_parts import KeySearch
-from hourmark_declare.proposing.lines.part_names import are_ids, quantity_name
+from hourmark_declare.proposing.lines.part_names import may_be_process_ids, quantity_name
 from hourmark_declare.proposing.lines.part_search import (
     DATE_LIKE,
     IDENTIFIER,
@@ -25,8 +25,8 @@ from hourmark_declare.proposing.lines.part_search import (
     LinePart,
     PartSearch,
     ReadingState,
+    escape_braces,
     timestamp_at,
-    without_groups,
 )
 from hourmark_declare.proposing.lines.word_parts import WordSearch
 from hourmark_declare.proposing.value_types import NUMBER_PATTERNS, infer_text_type
@@ -90,7 +90,7 @@ class PartRecognizer(PartSearch):
             The element, with its end in each record. None if the records have no element in common
             at these positions, so the free text of the message starts there.
         """
-        if self._state.time_read and self._keys.begin_counts(cursors):
+        if self._state.time_read and self._keys.starts_counters(cursors):
             return None
         for recognize in (
             self._time,
@@ -116,7 +116,7 @@ class PartRecognizer(PartSearch):
             self._enclosed.find_optional_spans,
             self._enclosed.find_rare_bracket,
             self._words.find_around_level,
-            self._words.find_behind_level,
+            self._words.find_after_level,
             self._words.find_between_colons,
             self._words.find_between_commas,
             self._keys.find_optional_pairs,
@@ -300,7 +300,7 @@ class PartRecognizer(PartSearch):
                 for of, v in zip(cursors, values, strict=False)
             )
         ):
-            name = "pid" if of_type == "long" and are_ids(present) else "number"
+            name = "pid" if of_type == "long" and may_be_process_ids(present) else "number"
         if "request" in self._state.types:
             name = "bytes" if "status" in self._state.types else "status"
         return LinePart(pattern, {n: m.end() for n, m in found.items()}, {name: values})
@@ -347,7 +347,7 @@ class PartRecognizer(PartSearch):
         if char in "])" and self._state.open_brackets:
             self._state.open_brackets.pop()
         ends = {n: of.at + len(run) for n, of in enumerate(cursors) if of.rest.startswith(run)}
-        return LinePart(without_groups(quote_pattern(run)), ends, {})
+        return LinePart(escape_braces(quote_pattern(run)), ends, {})
 
     def _other_time(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         found: dict[int, tuple[int, str]] = {}
@@ -367,4 +367,4 @@ class PartRecognizer(PartSearch):
         ):
             return None
         values: list[str | None] = [cursors[n].text[cursors[n].at : end] for n, end in ends.items()]
-        return LinePart(f"(?P<{{0}}>{without_groups(pattern)})", ends, {"date": values})
+        return LinePart(f"(?P<{{0}}>{escape_braces(pattern)})", ends, {"date": values})

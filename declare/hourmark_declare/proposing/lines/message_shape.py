@@ -39,12 +39,14 @@ _NO_NAMES: Final = frozenset(("true", "false", "null", "none", "yes", "no"))
 
 
 class MessageShape(NamedTuple):
-    """A regular expression for messages, and the numbers and words that it captures.
+    """A regular expression for messages that have the same words and different numbers.
+
+    For messages such as `generated 512 bytes in 12 msecs`, it contains the words and captures the
+    two numbers. Words that differ and are few are captured, too.
 
     Attributes:
-        pattern: Regular expression for a whole message, which matches all messages of this shape.
-        types: Maps the name of each captured number or word to its Avro type, in order; there is
-            at least one number.
+        pattern: Regular expression for a whole message.
+        types: Maps the name of each group to its Avro type, in order. At least one is a number.
     """
 
     pattern: str
@@ -64,15 +66,16 @@ class _Column(NamedTuple):
 
 
 def infer_shape(texts: Sequence[str], taken: set[str]) -> MessageShape | None:
-    """Infer the words that messages have in common, and the numbers between them.
+    """Infer a regular expression for messages that have the same words and different numbers.
 
     Args:
         texts: Messages of a log file, or parts of them.
-        taken: Names that the numbers cannot have.
+        taken: Field names that are in use and must not become names of groups.
 
     Returns:
-        The shape; None if there are fewer than five messages, or less than 90% of them have words
-        and numbers at the same positions.
+        The expression. If at least 90% of the messages have the same words only at the start or the
+        end, it matches any text in between. None if there are fewer than five messages, or if there
+        are no numbers between common words.
     """
     words = [_WORD.findall(text) for text in texts]
     space = r"\s" if any("\n" in text for text in texts) else r"[ \t]"
@@ -132,6 +135,8 @@ def _rendered(
 
 
 class _Names:
+    """The names and types of the fields for the numbers of a message."""
+
     def __init__(self, taken: set[str]) -> None:
         self.types: dict[str, str] = {}
         self._taken = {*taken, *ENVELOPE_NAMES, MESSAGE, "time", "level"}

@@ -40,12 +40,12 @@ _CLOSING: Final = {"[": "]", "(": ")", "<": ">"}
 
 
 class NameParts(NamedTuple):
-    """The structure of values that consist of a name and ids.
+    """The result of `split_ids`: the names and ids in values such as `unbound[4711:0]`.
 
     Attributes:
-        pattern: Regular expression for a value. Its groups are written `(?P<{0}>…)`, `(?P<{1}>…)`,
-            and all other braces are doubled.
-        names: The name in each value, without the ids.
+        pattern: Regular expression for a value. Groups are written `(?P<{0}>…)`, `(?P<{1}>…)`, and
+            the caller replaces the numbers with field names. All other braces are doubled.
+        names: The name in each value, without the ids. It is the first group.
         others: Maps the proposed field name of each further group to the captured texts; None for a
             value without this part.
     """
@@ -121,17 +121,18 @@ def _of_ids(
 
 
 def bracket_name(values: Sequence[str]) -> str:
-    """Return the proposed field name for texts between brackets.
+    """Propose a field name for texts in brackets, based on their form.
 
     Args:
         values: Texts without the brackets and without white space around them.
 
     Returns:
-        `pid`, `number`, `thread`, `component`, `logger`, `caller` or `context`.
+        `pid` or `number` for numbers, `caller` for positions in source code, `thread`, `logger` or
+        `component` for texts that look like one, and otherwise `context`.
     """
     of_type = infer_text_type(values)
     if of_type in ("long", "double"):
-        return "pid" if of_type == "long" and are_ids(values) else "number"
+        return "pid" if of_type == "long" and may_be_process_ids(values) else "number"
     if are_positions(values):
         return "caller"
     if sum(bool(_THREADS.search(value)) for value in values) >= 0.3 * len(values):
@@ -143,8 +144,8 @@ def bracket_name(values: Sequence[str]) -> str:
     return "logger" if dotted else "context"
 
 
-def are_ids(values: Sequence[str]) -> bool:
-    """Return whether whole numbers may be ids of processes, rather than levels from 0 to 9 or times.
+def may_be_process_ids(values: Sequence[str]) -> bool:
+    """Return whether integers may be process ids, rather than levels from 0 to 9 or times.
 
     Args:
         values: Texts that consist of digits.
@@ -159,25 +160,27 @@ def are_ids(values: Sequence[str]) -> bool:
     return not is_time and any(len(value) > 1 for value in values)
 
 
-def word_name(values: Sequence[str], *, is_behind: bool) -> str:
-    """Return the proposed field name for words at the same position in all records.
+def word_name(values: Sequence[str], *, after_time: bool) -> str:
+    """Propose a field name for words at the same position in all records.
 
     Args:
         values: The words.
-        is_behind: Whether they are after the timestamp.
+        after_time: Whether the words follow the timestamp.
 
     Returns:
-        `word` for a constant, `label`, `program`, `logger`, `caller` or `component`.
+        `word` if all words are the same, `label` if some are `-`, `caller` for positions in source
+        code, `thread`, `program` or `logger` for words that look like one, and otherwise
+        `component`.
     """
     is_constant = len(set(values)) == 1 and len(values) > 10
     dotted = 2 * sum(_DOTTED.fullmatch(value) is not None for value in values) > len(values)
-    if is_constant and not (dotted and is_behind):
+    if is_constant and not (dotted and after_time):
         return "word"
     if "-" in values:
         return "label"
     if are_positions(values):
         return "caller"
-    if is_behind and 2 * sum(bool(_THREADS.match(value)) for value in values) > len(values):
+    if after_time and 2 * sum(bool(_THREADS.match(value)) for value in values) > len(values):
         return "thread"
     if dotted:
         return "program" if all(value.endswith(".exe") for value in values) else "logger"
@@ -185,10 +188,20 @@ def word_name(values: Sequence[str], *, is_behind: bool) -> str:
 
 
 def are_positions(values: Sequence[str]) -> bool:
-    """Return whether most values are positions in source code, such as `main.go:12`."""
+    """Return whether values are positions in source code, such as `main.go:12`.
+
+    At least 90% of the values must be positions. Returns False if there are no values.
+    """
     return sum(_POSITION.fullmatch(of) is not None for of in values) >= MOST * max(len(values), 1)
 
 
 def quantity_name(unit: str) -> str:
-    """Return the proposed field name for numbers with a unit: `duration` or `number`."""
+    """Propose a field name for numbers with a unit.
+
+    Args:
+        unit: Unit of the numbers, such as `ms` or `MB`.
+
+    Returns:
+        `duration` if the unit is one of time, and otherwise `number`.
+    """
     return "duration" if unit in TIME_UNITS else "number"

@@ -100,10 +100,14 @@ class ReadingState:
 
 
 class PartSearch:
-    """Searches for elements at the current positions of all log records.
+    """Base class of searches for text elements that log records have in common.
+
+    To infer the format of a log file, its records are split into elements, such as a timestamp, a
+    level or a word. All records are analyzed in parallel from left to right. Each subclass
+    recognizes some kinds of elements at the current positions.
 
     Args:
-        state: State of the analysis.
+        state: State of the analysis, which all searches share.
     """
 
     def __init__(self, state: ReadingState) -> None:
@@ -132,8 +136,11 @@ class PartSearch:
         return LinePart(pattern, {n: match.end() for n, match in found.items()}, {name: values})
 
 
-def without_groups(pattern: str) -> str:
-    """Return a pattern in the form of `LinePart.pattern`: with all braces doubled."""
+def escape_braces(pattern: str) -> str:
+    """Double all braces in a regular expression, as required for `LinePart.pattern`.
+
+    There, single braces enclose the number of a group whose name is not known yet.
+    """
     return pattern.replace("{", "{{").replace("}", "}}")
 
 
@@ -153,19 +160,30 @@ def timestamp_at(cursor: LineCursor) -> tuple[int, str] | None:
 
 
 def are_short(values: Sequence[str]) -> bool:
-    """Return whether most values have at most three words, and no columns padded by spaces."""
+    """Return whether texts are short enough to be names rather than sentences.
+
+    At least 90% of the texts must have at most three words. Less than half of them may contain
+    a tab or several spaces, which indicate table columns.
+    """
     short = sum(len(value.split()) <= 3 for value in values)
     padded = sum("  " in value or "\t" in value for value in values)
     return short >= MOST * len(values) and 2 * padded < len(values)
 
 
 def are_short_names(values: Sequence[str]) -> bool:
-    """Return whether values are short; those of several words must also vary little."""
+    """Return whether texts at the same position in all records may be names.
+
+    They must be short (see `are_short`). If any has several words, they must also repeat (see
+    `vary_little`).
+    """
     return are_short(values) and (
         all(len(value.split()) <= 1 for value in values) or vary_little(values)
     )
 
 
 def vary_little(values: Sequence[str]) -> bool:
-    """Return whether at most half of the values are different, or at most three."""
+    """Return whether texts repeat so often that they may be names rather than sentences.
+
+    At most half of the texts, or at most three of them, may be different.
+    """
     return len(set(values)) <= max(0.5 * len(values), 3)

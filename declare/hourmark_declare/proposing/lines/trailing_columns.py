@@ -38,14 +38,16 @@ class TrailingColumn(NamedTuple):
 
 
 def find_delimiter(cursors: Sequence[LineCursor]) -> str:
-    """Return the delimiter directly before the message, the same in nearly all log records.
+    """Return the delimiter that is directly before the message in nearly all log records.
+
+    Columns after the message are expected to have the same delimiter.
 
     Args:
         cursors: Start of the message in each record.
 
     Returns:
-        A vertical bar, semicolon, tilde, caret or tab. A bar if the message follows none of them,
-        because sentences contain no bars.
+        A vertical bar, semicolon, tilde, caret or tab. If there is no common delimiter, a vertical
+        bar, because sentences contain no bars.
     """
     found = collections.Counter(
         match[1] for of in cursors if (match := _SIGN.search(of.text[: of.at])) is not None
@@ -78,15 +80,15 @@ def find_trailing_columns(rests: Sequence[str], delimiter: str) -> list[Trailing
 def message_with_columns(
     columns: Sequence[TrailingColumn], names: Sequence[str], delimiter: str, further: str
 ) -> str:
-    """Return a regular expression for a message and the columns behind it.
+    """Return a regular expression for a message and the columns after it.
 
-    A message without the columns matches, too. No value includes a CR at the end of the record.
+    A message without the columns also matches. No group includes a CR at the end of the record.
 
     Args:
-        columns: Columns behind the message.
+        columns: Columns after the message.
         names: Name of the group for each column.
         delimiter: Delimiter between the message and the columns.
-        further: Name of the group for the lines behind the columns; empty if each line is a record.
+        further: Name of the group for the lines after the columns; empty if each line is a record.
     """
     sign = quote_pattern(delimiter)
     inside = rf"[^{sign}\n]*?"

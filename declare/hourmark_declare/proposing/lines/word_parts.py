@@ -29,9 +29,9 @@ from hourmark_declare.proposing.lines.part_search import (
     PartSearch,
     are_short,
     are_short_names,
+    escape_braces,
     timestamp_at,
     vary_little,
-    without_groups,
 )
 from hourmark_declare.proposing.vocabulary import (
     LEVEL_FORMS,
@@ -53,7 +53,7 @@ _NAME_PATTERN: Final = (  # of several words, and with parentheses: `DiskLocal (
 _PLAIN_NAME: Final = r"[A-Za-z_][\w.-]*(?: [A-Za-z_][\w.-]*){0,3}"
 _NAMED_PID: Final = re.compile(rf"(?P<x>{_PLAIN_NAME})\[(?P<pid>\d+)\]:?(?=[ \t]|$)")
 _COLON_NAME: Final = re.compile(rf"(?P<x>{_NAME_PATTERN})[ \t]*:(?:[ \t]+|$)")
-_COLON_NAME_PATTERN: Final = f"(?P<{{0}}>{without_groups(_NAME_PATTERN)})" + r"[ \t]*:(?:[ \t]+|$)"
+_COLON_NAME_PATTERN: Final = f"(?P<{{0}}>{escape_braces(_NAME_PATTERN)})" + r"[ \t]*:(?:[ \t]+|$)"
 _PARENTHESES: Final = re.compile(r" ?\([^()]*\)$")
 _BEHIND_SLASH: Final = re.compile(r"(?P<x>[A-Za-z_][\w.$-]*)(?=[ \t:]|$)")
 _TIGHT_COLON: Final = re.compile(r"(?P<x>[A-Za-z_][\w.-]*):")
@@ -107,15 +107,23 @@ _Option = tuple[re.Pattern[str], str, str, Callable[[Sequence[str]], bool]]
 
 
 class WordSearch(PartSearch):
-    """Searches for words at the current positions of all log records."""
+    """Recognizes names and other words in log records, to infer the format of a log file.
+
+    All records are analyzed in parallel. Each method examines the text at the current position of
+    each record and returns the words that nearly all records have there, or None.
+    """
 
     def find_named_pid(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        """Return a name of several words and its process id, as in `Order Service[4711]: done`."""
+        """Return the program name and process id that nearly all records have at their positions.
+
+        The name must have several words, as in `Order Service[4711]: done`. Returns None if there
+        is no such name.
+        """
         found = self._matching(cursors, _NAMED_PID)
         names = [match["x"] for match in found.values()]
         if not self._enough(found) or not _are_no_columns(names):
             return None
-        pattern = rf"(?P<{{0}}>{without_groups(_PLAIN_NAME)})\[(?P<{{1}}>\d+)\]:?"
+        pattern = rf"(?P<{{0}}>{escape_braces(_PLAIN_NAME)})\[(?P<{{1}}>\d+)\]:?"
         values: dict[str, list[str | None]] = {
             "program": [*names],
             "pid": [match["pid"] for match in found.values()],
@@ -123,17 +131,21 @@ class WordSearch(PartSearch):
         return LinePart(pattern, {n: match.end() for n, match in found.items()}, values)
 
     def find_position(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        """Return a position in source code, which any message may follow: `main.go:12 started`."""
+        """Return the position in source code that nearly all records have next, or None.
+
+        An example is `main.go:12` in `main.go:12 started`. The message may follow directly.
+        """
         part = self._part(cursors, _SOURCE_LINE, "caller", r"(?P<{0}>[^\s:|\[\](\"']+:\d+)")
         if part is None or not are_positions([str(value) for value in part.values["caller"]]):
             return None
         return part
 
     def find_origin(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        """Return a program and its host, as in `orders@app-1.example.net started`.
+        """Return a program and its host, as in `orders@app-1.example.net started`, or None.
 
-        The names must be few, and the host a numbered one or before a process of Erlang, because
-        a mail address and `user@database` have the same form.
+        Mail addresses and texts such as `user@database` have the same form. Therefore, there must
+        be at most three different programs, and the host names must contain a number or be followed
+        by an Erlang process id, such as `<0.254.0>`.
         """
         found = self._matching(cursors, _ORIGIN)
         names, hosts = ([match[name] for match in found.values()] for name in ("x", "host"))
@@ -149,7 +161,12 @@ class WordSearch(PartSearch):
         return LinePart(pattern, {n: match.end() for n, match in found.items()}, values)
 
     def find_word(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        """Return a word that a bracket, a colon, a bar or something else specific follows."""
+        """Return the word or short name that nearly all records have at their positions, or None.
+
+        A delimiter, such as a colon, a bracket or a vertical bar, must follow it. Without one, a
+        level, a timestamp or another typical element must follow after the same number of words in
+        nearly all records. Otherwise, the word may be the start of the message.
+        """
         closing = (
             _WORD_UP_TO.get({"[": "]", "(": ")"}.get(self._state.open_brackets[-1], ""))
             if self._state.open_brackets
@@ -166,7 +183,7 @@ class WordSearch(PartSearch):
                 self._state.pending_key = values[0]  # as in `User(ann)` and `SERVER[web-1]`
                 return LinePart(quote_pattern(values[0]), ends, {})
             if (named := split_ids(values)) is not None and vary_little(named.names):
-                name = word_name(named.names, is_behind=self._state.time_read)
+                name = word_name(named.names, after_time=self._state.time_read)
                 return LinePart(
                     named.pattern + suffix, ends, {name: [*named.names], **named.others}
                 )
@@ -185,14 +202,14 @@ class WordSearch(PartSearch):
                 and are_positions(values)
                 and vary_little([re.sub(r":\d+$", "", value) for value in values])
             ):
-                name = word_name(values, is_behind=self._state.time_read)
+                name = word_name(values, after_time=self._state.time_read)
                 return LinePart(pattern + suffix, ends, {name: [*values]})
         if self._is_anchored(cursors):
             found = self._matching(cursors, _WORD)
             values = [match["x"] for match in found.values()]
             if self._enough(found):
                 again = sum(cursors[n].text.count(match["x"]) > 1 for n, match in found.items())
-                name = word_name(values, is_behind=self._state.time_read)
+                name = word_name(values, after_time=self._state.time_read)
                 is_host = again >= self._state.needed and are_hosts(values, may_differ=True)
                 name = "host" if is_host else name
                 return LinePart(
@@ -210,7 +227,9 @@ class WordSearch(PartSearch):
         values = [str(value) for value in part.values[""]]
         if len({*values}) == 1 or not _are_few_names(values):
             return None
-        return part._replace(values={word_name(values, is_behind=self._state.time_read): [*values]})
+        return part._replace(
+            values={word_name(values, after_time=self._state.time_read): [*values]}
+        )
 
     def _options(self, closing: re.Pattern[str] | None) -> list[_Option]:
         # What is searched, the pattern of the value, what is behind it, and a plausibility check.
@@ -245,7 +264,11 @@ class WordSearch(PartSearch):
         return options
 
     def find_around_level(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        """Return words around a level with the same signs in between, as in `web-1/INFO/orders:`."""
+        """Return a level and the words that slashes or vertical bars connect to it, or None.
+
+        In `web-1/INFO/orders:`, for example, each of the three words becomes a field. Nearly all
+        records must have the same number of words.
+        """
         if "level" in self._state.types:
             return None
         found = self._matching(cursors, _COMPOUND)
@@ -261,7 +284,7 @@ class WordSearch(PartSearch):
         values: dict[str, list[str | None]] = {}
         pattern = []
         for number, column in enumerate(columns):
-            name = "level" if number == levels[0] else word_name(column, is_behind=True)
+            name = "level" if number == levels[0] else word_name(column, after_time=True)
             name = "host" if name in ("word", "component") and are_hosts(column) else name
             unique = name if name not in values else f"{name}_{number}"
             values[unique] = [*column]
@@ -270,7 +293,10 @@ class WordSearch(PartSearch):
         return LinePart(f"{joined}:?", {n: match.end() for n, match in found.items()}, values)
 
     def find_between_colons(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        """Return a word between colons without spaces, as in `INFO:shop.orders:started`."""
+        """Return the word that nearly all records have between two colons without spaces, or None.
+
+        An example is `shop.orders` in `INFO:shop.orders:started`.
+        """
         found = {
             n: match
             for n, match in self._matching(cursors, _TIGHT_COLON).items()
@@ -283,8 +309,11 @@ class WordSearch(PartSearch):
         ends = {n: match.end() for n, match in found.items()}
         return LinePart(r"(?P<{0}>[A-Za-z_][\w.-]*):", ends, {name: [*values]})
 
-    def find_behind_level(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        """Return a name that a slash separates from the level before it, as in `D/nsHttp read`."""
+    def find_after_level(self, cursors: Sequence[LineCursor]) -> LinePart | None:
+        """Return the name that follows the level and a slash in nearly all records, or None.
+
+        An example is `nsHttp` in `D/nsHttp read`.
+        """
         if not {"level", "level_letter"} & {*self._state.types}:
             return None
         found = {
@@ -296,12 +325,15 @@ class WordSearch(PartSearch):
         if not self._enough(found) or not vary_little(values):
             return None
         ends = {n: match.end() for n, match in found.items()}
-        name = word_name(values, is_behind=self._state.time_read)
+        name = word_name(values, after_time=self._state.time_read)
         name = name if name not in self._state.types else "module"
         return LinePart(r"(?P<{0}>[A-Za-z_][\w.$-]*)", ends, {name: [*values]})
 
     def find_between_commas(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        """Return a word between commas or semicolons, as in `INFO, sw-1, started`."""
+        """Return the word that nearly all records have between two commas or semicolons, or None.
+
+        An example is `sw-1` in `INFO, sw-1, started`.
+        """
         found = {
             n: match
             for n, match in self._matching(cursors, _WORD_UP_TO[","]).items()
@@ -311,11 +343,15 @@ class WordSearch(PartSearch):
         if not self._enough(found) or not vary_little(values):
             return None
         ends = {n: match.end() for n, match in found.items()}
-        name = word_name(values, is_behind=self._state.time_read)
+        name = word_name(values, after_time=self._state.time_read)
         return LinePart(r"(?P<{0}>[^\s,;]+)", ends, {name: [*values]})
 
     def find_before_level(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        """Return up to three words before the level, with or without brackets in between."""
+        """Return the name that precedes the level in nearly all records, or None if there is none.
+
+        The name may have up to three words, and bracketed text may follow it. If all names have the
+        same number of words, only their first word is returned.
+        """
         if not self._state.time_read or "level" in self._state.types:
             return None
         found = self._matching(cursors, _BEFORE_LEVEL)
@@ -336,19 +372,23 @@ class WordSearch(PartSearch):
         ends = {n: end + cursors[n].text.startswith(":", end) for n, end in ends.items()}
         named = split_ids(values)
         if named is not None and len(words) == 1 and vary_little(named.names):
-            name = word_name(named.names, is_behind=True)
+            name = word_name(named.names, after_time=True)
             return LinePart(named.pattern + ":?", ends, {name: [*named.names], **named.others})
         if not vary_little(values):
             return self._context(found, values) if words == {1} else None
         if len(words) > 1:
-            pattern = f"(?P<{{0}}>{without_groups(_NAME_WORDS)}):?"
+            pattern = f"(?P<{{0}}>{escape_braces(_NAME_WORDS)}):?"
             names = [_PARENTHESES.sub("", value) for value in values]
             return LinePart(pattern, ends, {bracket_name(names): [*values]})
         pattern = r"(?P<{0}>[^\s\[\]{{}}|\"]*[^\s\[\]{{}}|\":]):?"
-        return LinePart(pattern, ends, {word_name(values, is_behind=True): [*values]})
+        return LinePart(pattern, ends, {word_name(values, after_time=True): [*values]})
 
     def find_named_level(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        """Return a program with the level that most records have, as in `PHP Warning:  text`."""
+        """Return the program name and level that most records have at their positions, or None.
+
+        An example is `PHP Warning:`. More than half of the records must have both, with at most
+        three different names.
+        """
         is_early = self._state.has_time and not self._state.time_read
         if is_early or "level" in self._state.types:
             return None
@@ -357,7 +397,7 @@ class WordSearch(PartSearch):
         if len(found) <= _NAMED_LEVELS_MIN * len(cursors) or len({*names}) > _NAMED_LEVEL_NAMES:
             return None
         values: dict[str, list[str | None]] = {
-            word_name(names, is_behind=self._state.time_read): [*names],
+            word_name(names, after_time=self._state.time_read): [*names],
             "level": [match["level"] for match in found.values()],
         }
         pattern = rf"(?P<{{0}}>[A-Za-z_][\w.-]*)[ \t]+(?P<{{1}}>(?i:{LEVELS})):"
@@ -387,7 +427,10 @@ class WordSearch(PartSearch):
         return False
 
     def find_optional_words(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        """Return up to three words that only some records have before their level."""
+        """Return up to three words that only some records have between the timestamp and the level.
+
+        Returns None if there are no such words.
+        """
         if not self._state.time_read or "level" in self._state.types:
             return None
         search = re.compile(

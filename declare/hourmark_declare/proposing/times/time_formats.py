@@ -44,15 +44,16 @@ class TimeChoice(NamedTuple):
 def choose_time_format(values: Sequence[str], written_ms: int) -> TimeChoice | None:
     """Choose the time format that matches the values of a table column or JSON key.
 
+    Nearly all values must be timestamps with a date in this format: at least 97%, or all but one of
+    at least three.
+
     Args:
         values: Texts of the column. Empty texts and `-` are ignored.
         written_ms: Time of the file's last modification in Unix milliseconds, which helps to
             determine the order of day and month.
 
     Returns:
-        The most frequent format. None if at least half of the values are ignored. None also if
-        fewer than 97% of the others are timestamps with a date in this format, unless all but one
-        of at least three are.
+        The format. None if there is none, or if at least half of the values are ignored.
     """
     texts = [value for value in values if value not in ("", "-", "None")]
     if 2 * len(texts) <= len(values) or not texts:

@@ -111,12 +111,18 @@ class TimestampFormat(NamedTuple):
 
     @property
     def is_dated(self) -> bool:
-        """Return whether such timestamps contain a date, with or without a year."""
+        """Return whether timestamps in this format contain a date, with or without a year.
+
+        Unix times are also considered to contain a date.
+        """
         return "unix" in self.format or any(f"%{of}" in self.format for of in "dej")
 
     @property
     def is_complete(self) -> bool:
-        """Return whether such timestamps contain a year or are Unix time."""
+        """Return whether timestamps in this format contain a year.
+
+        Unix times are also considered to contain a year.
+        """
         return self.format.startswith("unix") or "%y" in self.format.lower()
 
 

@@ -78,9 +78,7 @@ class TimeContext:
         observed_at_ms: Observation time of the data, in Unix milliseconds.
         future_seconds: Maximum time between the observation and a later timestamp, in seconds.
         zone: Time zone of the data, or None if its name is not in the time zone data.
-        minutes_ms: Cache of `TimeFormat.read_ms`. A key consists of the format and the parts of a
-            timestamp except its seconds. A value contains the start of each possible minute, in
-            Unix milliseconds.
+        minutes_ms: Cache of parsed timestamps without their seconds, used by `TimeFormat`.
     """
 
     observed_at_ms: int

@@ -123,21 +123,20 @@ class KafkaSiteClusters:
     def find_acceptable_gaps(
         self, topics: Collection[str]
     ) -> tuple[list[OffsetGap], list[EdgeCheck]]:
-        """Return the gaps (ranges of offsets whose records may be lost) that may be accepted.
+        """Return the offset gaps that an operator's override may accept.
 
-        An operator accepts gaps with an override; afterwards, hours can be closed despite them.
-        One kind of gap cannot be accepted yet and is omitted: a gap of an audit topic on the
-        central cluster whose end offset is lower than the next offset to stage, because new
-        records at the offsets in between would be skipped.
+        A gap is a range of offsets whose records may be lost. Hours that depend on it are closed
+        only after it was accepted. While an audit topic on the central cluster ends before the next
+        offset to stage, its gaps are omitted, because new records would get offsets that staging
+        skips.
 
         Args:
-            topics: Topics to examine, by their names on the edge clusters.
+            topics: Topic names at the edge.
 
         Returns:
-            The gaps, and one check per partition of the edge clusters that has gaps. A check
-            contains the offset from which the next search for gaps starts. Store the checks
-            together with the acceptance; then the gaps are not found again. Both lists are empty
-            if there is no gap.
+            A pair of the gaps and the edge checks, which contain positions from which later checks
+            start. Store the edge checks when the gaps are accepted, so that the gaps are no longer
+            reported. Both lists are empty if there is no gap.
 
         Raises:
             Unavailable: A cluster does not answer.
@@ -212,10 +211,9 @@ class KafkaSiteClusters:
     def central_ends(self, topics: Collection[str]) -> Mapping[Partition, int]:
         """Return the high watermarks of the topics of all sites on the central cluster.
 
-        The last stable offset would be too low: a mirror may commit its position before the
-        transaction marker has reached every partition. If the log of an audit topic ends before its
-        staging position (next offset to stage), the missing offsets are recorded in the ledger as a
-        gap. Hours stay open until an operator accepts the gap.
+        The method also detects audit topics that have lost records. If such a topic ends before the
+        next offset to stage (copy to storage), the missing offsets are recorded in the ledger as a
+        gap, and hours stay open until an operator accepts it.
 
         Args:
             topics: Topic names at the edge.
@@ -248,6 +246,8 @@ class KafkaSiteClusters:
         staged = [
             at for p in asked for at in batches.read_partition_positions(self._database, p)
         ]  # read before the ends, because staging continues
+        # The last stable offset would be too low: a mirror may commit its position before the
+        # transaction marker has reached every partition.
         ends = self._central.ends(list_partitions(infos.values()), committed=False)
         return ends, [
             p

@@ -129,9 +129,9 @@ class SiteClusters(Protocol):
     def central_ends(self, topics: Collection[str]) -> Mapping[Partition, int]:
         """Return the high watermarks of the topics of all sites on the central cluster.
 
-        If the log of an audit topic ends before its staging position (next offset to stage), the
-        missing offsets are recorded in the ledger (the ETL's state database) as a gap. Hours stay
-        open until an operator accepts the gap.
+        The method also detects audit topics that have lost records. If such a topic ends before the
+        next offset to stage (copy to storage), the missing offsets are recorded in the ledger (the
+        ETL's state database) as a gap, and hours stay open until an operator accepts it.
 
         Args:
             topics: Topic names at the edge.
@@ -243,10 +243,9 @@ class CutTaker:
     """Determines which hourly buckets are complete, by comparing offsets of all Kafka clusters.
 
     A cut is a set of end offsets of all topics, requested at about the same time. When all records
-    below these offsets have been mirrored and staged (copied to storage), the staged data is
-    complete up to the time of the cut. The buckets of all hours that every log source had finished
-    by then may be closed. Call `poll` repeatedly: each call advances the current cut by the steps
-    that need no waiting. Not thread-safe.
+    below them have been mirrored and staged (copied to storage), every hour that all log sources
+    had finished by then may be closed. Call `poll` repeatedly: each call advances the current cut
+    without blocking. Not thread-safe.
 
     Args:
         sites: Interface to the Kafka clusters of all sites.

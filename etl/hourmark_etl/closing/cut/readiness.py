@@ -48,9 +48,11 @@ class Readiness(NamedTuple):
 
 
 class LatestReports:
-    """The latest reports of all log sources, indexed by source.
+    """The latest reports of all log sources, with lookups of the sources that closing waits for.
 
-    A host reports the time up to which all data of each of its sources has been delivered.
+    In a report, a host or delivery service states the time up to which it has delivered all data of
+    a log source. A bucket is closed only after every source of its event type has reported a time
+    past the end of its hour.
 
     Args:
         reporters: Latest report of each source on each host and delivery service.
@@ -172,9 +174,10 @@ def readiness(
 def are_still_behind(
     frontier: Frontier, waived: Iterable[ReportedSource], later: LatestReports
 ) -> bool:
-    """Return whether none of the waived log sources has caught up with the end of the hour.
+    """Return whether all waived log sources of an hour are still behind.
 
-    A source is waived if the hour no longer waits for it, because the deadline has passed.
+    A source is behind if it has not delivered all events up to the end of the hour. It is waived if
+    the deadline has passed, so that the hour no longer waits for it.
 
     Args:
         frontier: The next hour to close of an event type.
@@ -182,8 +185,9 @@ def are_still_behind(
         later: Later reports of all sources.
 
     Returns:
-        False if a source has caught up, has signed off or is no longer reported. The hour must then
-        wait for the next cut, which includes the source's events. True if `waived` is empty.
+        True if all of them are behind, or if `waived` is empty. False if a source has caught up,
+        has signed off or is no longer reported. The hour must then wait for the next cut, which
+        includes the events of the source.
     """
     for r in waived:
         now = later.all.get((r.host_id, r.source))
@@ -315,8 +319,8 @@ def find_new_sources(
     """Return the log sources that have appeared or come back since the start of a cut.
 
     The cut (a set of end offsets) may not cover their events. A source comes back if it signed off
-    and a new process reports it, or if it was waived and reports again. Delivery services are not
-    included. Neither are hosts that restarted without signing off.
+    and a new process reports it, or if it reports again after closing no longer waited for it
+    (waived). Delivery services, and hosts that restarted without signing off, are not included.
 
     Args:
         before: Reports at the start of the cut.

@@ -121,12 +121,12 @@ def check_late_rows(
         storage: Storage with staged files and closed buckets.
         database: Database of the ledger.
         frontiers: Event type and hour of each new bucket, by bucket index.
-        ranges: The byte ranges to check, which closed buckets were verified to contain. The columns
-            are `frontier_index` (bucket index), `hour` (Unix seconds) and `range_id`.
+        ranges: Byte ranges that closed buckets contain, with the columns `frontier_index` (bucket
+            index), `hour` (Unix seconds) and `range_id`.
         unit_bytes_max: Maximum size of a task, in bytes of encoded events.
 
     Returns:
-        Results by bucket index, for each bucket in `ranges`; empty if there are no ranges.
+        Results by bucket index, for each bucket in `ranges`.
 
     Raises:
         Unreadable: A staged file is missing or damaged and must be staged again first.

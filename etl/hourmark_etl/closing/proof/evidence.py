@@ -50,10 +50,10 @@ class StagedRowsItem(NamedTuple):
 
     Attributes:
         unit: The rows to read: all rows of several small buckets, or an id range of a large one.
-        frontier_indexes: The bucket index of each element of `unit.listings`.
+        frontier_indexes: Number of the bucket to which each element of `unit.listings` belongs.
         earlier: Files with rows of earlier buckets that had no audit record when the content of
-            their bucket was fixed. Each element is a pair of a bucket index and a path. The rows
-            are added to those of the bucket with this index.
+            their bucket was fixed. Each element is a pair of a bucket number and a path. The rows
+            are added to those of the bucket with this number.
     """
 
     unit: Unit
@@ -90,11 +90,11 @@ class AuditFilesItem(NamedTuple):
 
 
 class RangeEvidence(NamedTuple):
-    """Result of one proof task: counts of staged rows by byte range, and audit record entries.
+    """Result of one proof task: counted staged rows, or entries of audit records.
 
-    Staged rows are events that were copied from Kafka. A promise is one entry of an audit record.
-    It states how many events a byte range of a log file contains for one event type and hour. Both
-    tables may be empty.
+    A proof compares staged rows (events that were copied from Kafka) with promises. A promise is
+    one entry of an audit record. It states how many events a byte range of a log file contains for
+    one event type and hour. A task reads either rows or promises, so one of the tables is empty.
 
     Attributes:
         row_counts: Number of staged rows, and sums of their ids and value hashes, for each bucket,
@@ -108,17 +108,17 @@ class RangeEvidence(NamedTuple):
 
 
 class PromiseFilter(NamedTuple):
-    """Selects the entries of audit records (promises) that are compared with each bucket.
+    """Selects the entries of audit records (promises) with which hourly buckets are compared.
 
     A promise states how many events a byte range of a log file contains for one event type and
-    hour. It is compared with the bucket of its hour. If it arrived too late for that bucket, it is
-    compared with the next open bucket of its type. Instances can be pickled.
+    hour. It is compared with the bucket of its hour. If it arrives after that bucket was closed, it
+    is compared with the next open bucket of its type. Instances can be pickled.
 
     Attributes:
-        frontiers: One tuple per bucket: bucket index, event type, hour (Unix seconds), and the
-            offsets, by site, from which promises for earlier hours are selected. Promises below
-            these offsets were compared with earlier buckets. If the offsets are None, no promises
-            for earlier hours are selected.
+        frontiers: One tuple per bucket: bucket index, event type, hour (Unix seconds), and start
+            offsets by site. Promises for earlier hours are selected only from these offsets on,
+            because those below were compared with earlier buckets. None selects no promises for
+            earlier hours.
         below: End offsets (exclusive), by site, of the audit records to select; None for no limit.
     """
 
@@ -291,14 +291,14 @@ def plan_file_items(files: Collection[AuditPath]) -> list[AuditFilesItem]:
 
 
 def read_item(
-    item: StagedRowsItem | AuditFilesItem, storage: Storage, windows: PromiseFilter
+    item: StagedRowsItem | AuditFilesItem, storage: Storage, promise_filter: PromiseFilter
 ) -> RangeEvidence:
     """Run one proof task: read its staged rows or audit records, and aggregate rows by byte range.
 
     Args:
         item: The task.
         storage: Storage with the staged files.
-        windows: Filter for the entries of audit records to return.
+        promise_filter: Filter for the entries of audit records to return.
 
     Returns:
         For a `StagedRowsItem`, the aggregated rows and an empty `promised` table. For an
@@ -312,7 +312,8 @@ def read_item(
             count_rows_by_range(read_item_rows(item, storage)), PROMISED.empty_table()
         )
     found = [
-        windows.select_counting(read_promises(storage, path), site) for path, site in item.files
+        promise_filter.select_counting(read_promises(storage, path), site)
+        for path, site in item.files
     ]
     return RangeEvidence(HELD.empty_table(), pa.concat_tables([PROMISED.empty_table(), *found]))
 
@@ -320,7 +321,7 @@ def read_item(
 def read_item_by_part(
     item: StagedRowsItem | AuditFilesItem,
     storage: Storage,
-    windows: PromiseFilter,
+    promise_filter: PromiseFilter,
     part_count: int,
 ) -> dict[int, RangeEvidence]:
     """Run one proof task and partition its result by byte range.
@@ -330,7 +331,7 @@ def read_item_by_part(
     Args:
         item: The task.
         storage: Storage with the staged files.
-        windows: Filter for the entries of audit records to return.
+        promise_filter: Filter for the entries of audit records to return.
         part_count: Number of parts.
 
     Returns:
@@ -339,7 +340,7 @@ def read_item_by_part(
     Raises:
         Unreadable: A staged file is missing or damaged and must be staged again first.
     """
-    found = read_item(item, storage, windows)
+    found = read_item(item, storage, promise_filter)
     of = [range_ids_to_ints(table.column("range_id")) % np.uint64(part_count) for table in found]
     return {
         part: RangeEvidence(
@@ -374,7 +375,7 @@ def read_new_unaudited(item: StagedRowsItem, storage: Storage, ranges: pa.Table)
 
 
 def read_settled_promises(
-    item: AuditFilesItem, storage: Storage, windows: PromiseFilter, ranges: pa.Table
+    item: AuditFilesItem, storage: Storage, promise_filter: PromiseFilter, ranges: pa.Table
 ) -> pa.Table:
     """Return the promises for given byte ranges that were compared with earlier buckets.
 
@@ -384,8 +385,8 @@ def read_settled_promises(
     Args:
         item: The files of audit records to read.
         storage: Storage with the staged files.
-        windows: Filter that determines which promises were compared earlier.
-        ranges: The byte ranges, with the columns `frontier_index` (bucket index in `windows`),
+        promise_filter: Filter that determines which promises were compared earlier.
+        ranges: The byte ranges, with the columns `frontier_index` (bucket index in the filter),
             `hour` (Unix seconds) and `range_id`.
 
     Returns:
@@ -395,7 +396,7 @@ def read_settled_promises(
         Unreadable: A staged file is missing or damaged and must be staged again first.
     """
     found = [
-        semi_join(windows.select_settled(read_promises(storage, path), site), ranges, KEY)
+        semi_join(promise_filter.select_settled(read_promises(storage, path), site), ranges, KEY)
         for path, site in item.files
     ]
     return pa.concat_tables([PROMISED.empty_table(), *found])

@@ -79,12 +79,12 @@ class UnmetPromise(NamedTuple):
         frontier_index: Index of the bucket with which the promise was compared.
         hour: Hour of the events, in Unix seconds.
         range_id: Id of the byte range, 8 bytes.
-        promised: Number of events according to the promise.
-        sum: Sum of the low 64 bits of the event ids according to the promise, as a signed integer.
-        found: Number of distinct event ids in the staged rows of the byte range and hour.
+        promised: Promised number of events.
+        sum: Promised sum of the low 64 bits of the event ids, as a signed integer.
+        found: Number of distinct event ids in the staged rows.
         origin: Human-readable source of the byte range.
-        checksum: Sum of the value hashes according to the promise; None if it has no checksum.
-        same_ids: Whether the number and sum of the ids match, so that only the values differ.
+        checksum: Promised sum of the value hashes; None if the promise has no checksum.
+        same_ids: Whether the ids match, so that only the values differ.
     """
 
     frontier_index: int
@@ -100,24 +100,21 @@ class UnmetPromise(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RangeCounts:
-    """Result of comparing audit records with the staged rows of the same byte ranges.
+    """Result of comparing audit records with the staged rows of several buckets.
 
     A promise is one entry of an audit record. It states how many events a byte range of a log file
     contains for one event type and hour. It is met if the staged rows (events copied from Kafka)
-    match. The result covers several buckets, which are numbered from 0. `merge_counts` combines the
-    results of disjoint byte ranges.
+    match. `merge_counts` combines the results of disjoint byte ranges.
 
     Attributes:
         records: Number of byte ranges with a promise, by bucket index and hour (Unix seconds).
-        promised: Number of events according to the promises, with the same keys.
-        checked: Number of these events whose values match a checksum, with the same keys.
+        promised: Number of promised events, with the same keys.
+        checked: Number of promised events whose values match a checksum, with the same keys.
         unaudited: Byte ranges with rows but without a promise. The columns are `frontier_index`
-            (bucket index), `hour`, `range_id` and `rows`, the number of distinct event ids that are
-            not in the stored unaudited rows of earlier buckets.
-        unmet: Promises that are not met. All promises for earlier hours are included, but only the
-            first ones for the hour of each bucket.
-        unnamed: Number of unmet promises that `unmet` omits, by bucket index. Buckets without
-            omitted promises are missing.
+            (bucket index), `hour`, `range_id` and `rows`, the number of distinct event ids that
+            earlier buckets have not stored as unaudited.
+        unmet: Promises that are not met, with a limited number for the hour of each bucket.
+        unnamed: Number of unmet promises that `unmet` omits, by bucket index.
     """
 
     records: Mapping[tuple[int, int], int]
@@ -219,8 +216,7 @@ def compare_ranges(
     as well. The function performs no I/O.
 
     Args:
-        held_parts: Tables from `count_rows_by_range`. Counts of the same byte range in several
-            tables are added up.
+        held_parts: Tables from `count_rows_by_range`. Counts of the same byte range are added up.
         promised_parts: Tables of promises from `PromiseFilter.select_counting`.
         hours: Hour of each bucket in Unix seconds, by bucket index.
         named_max: Maximum number of unmet promises to return for the hour of each bucket. Unmet

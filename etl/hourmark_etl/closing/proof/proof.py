@@ -100,8 +100,8 @@ from hourmark_etl.ledger.closed import read_unaudited_files
 from hourmark_etl.ledger.database import CLOSER, Database
 from hourmark_etl.ledger.staged.listings import (
     ProofTotals,
-    find_counted_promises,
-    find_promises_between,
+    find_audit_groups_between,
+    find_counted_audit_groups,
     read_assigned_groups,
     read_proof_totals,
 )
@@ -276,11 +276,11 @@ class Prover:
         # Compare all ranges in the driver, or in tasks if there are many.
         groups = [
             g
-            for of in find_counted_promises(self.database, list(frontiers.values()), below)
+            for of in find_counted_audit_groups(self.database, list(frontiers.values()), below)
             for g in of
         ]
         items: list[StagedRowsItem | AuditFilesItem] = [*rows, *plan_promise_items(groups)]
-        windows = PromiseFilter.for_frontiers(frontiers, below)
+        promise_filter = PromiseFilter.for_frontiers(frontiers, below)
         merge = functools.partial(
             _compare_parts,
             hours=[
@@ -292,11 +292,14 @@ class Prover:
         if parts == 1:
             return merge(
                 self.runner.map(
-                    functools.partial(read_item, storage=self.storage, windows=windows), items
+                    functools.partial(
+                        read_item, storage=self.storage, promise_filter=promise_filter
+                    ),
+                    items,
                 )
             )
         work = functools.partial(
-            read_item_by_part, storage=self.storage, windows=windows, part_count=parts
+            read_item_by_part, storage=self.storage, promise_filter=promise_filter, part_count=parts
         )
         return merge_counts(self.runner.gather(work, items, merge, parts))
 
@@ -322,14 +325,14 @@ class Prover:
         by_path = defaultdict[AuditPath, str](str)  # a type that needs the file
         for at, f in frontiers.items():
             if len(own := late.filter(pc.equal(late.column("frontier_index"), at))):
-                for g in find_promises_between(
+                for g in find_audit_groups_between(
                     self.database, f.event_type, origin_hours(own), NO_AUDIT_OFFSETS, f.settled_next
                 ):
                     by_path[AuditPath(g.path, g.site)] = f.event_type
         work = functools.partial(
             read_settled_promises,
             storage=self.storage,
-            windows=PromiseFilter.for_frontiers(frontiers, below),
+            promise_filter=PromiseFilter.for_frontiers(frontiers, below),
             ranges=late,
         )
         try:
@@ -384,18 +387,18 @@ class Prover:
 
 
 class RangeComparison(NamedTuple):
-    """Comparison of several buckets with audit records, with repeated records separated.
+    """Result of comparing several buckets with audit records, with repeated records kept apart.
 
     A promise is one entry of an audit record. It states how many events a byte range of a log file
-    contains for one event type and hour. An audit record may be sent again after its promises were
-    checked with an earlier bucket. Such promises are called repeated.
+    contains for one event type and hour. If an audit record is sent again after its promises were
+    compared with an earlier bucket, its promises are called repeated.
 
     Attributes:
         verdict: Comparison of the rows with all promises, including repeated ones.
-        unaudited: Byte ranges that have rows but no promise, not even one that was checked earlier.
-            The columns are `frontier_index` (bucket index), `hour`, `range_id` and `rows` (number
-            of event ids).
-        unmet: New promises that the rows do not match. Events are missing or differ.
+        unaudited: Byte ranges that have rows but neither a new nor a repeated promise. The columns
+            are `frontier_index` (bucket index), `hour`, `range_id` and `rows` (number of event
+            ids).
+        unmet: New promises that the rows do not match: events are missing or differ.
         passed_over: Repeated promises that the rows do not match. This is not an error, because an
             earlier bucket has accounted for their events.
     """
@@ -450,12 +453,12 @@ def add_partial_groups(
     frontiers: Sequence[Frontier],
     cut_offsets: AuditOffsets,
 ) -> list[tuple[Mapping[int, EventTotals], Mapping[int, EventTotals]]]:
-    """Add the audit records that the totals from the ledger do not include.
+    """Complete the ledger's totals of audit records with records from partly included groups.
 
-    The ledger (the ETL's state database) stores one total for each group of audit records: those
-    for one event type and hour in one staged file. If only some records of a group must be compared
-    with a bucket, `read_proof_totals` omits the group. This function reads the file of each such
-    group once, and adds the totals of these records.
+    A group contains the audit records for one event type and hour in one staged file. The ledger
+    (the ETL's state database) stores one total per group. If only some records of a group must be
+    compared with a bucket, `read_proof_totals` omits the group. This function reads the files of
+    such groups and adds the totals of these records.
 
     Args:
         sums: Totals of each bucket from `read_proof_totals`.
@@ -464,11 +467,11 @@ def add_partial_groups(
         cut_offsets: End offsets (exclusive), by site, of the audit records to compare.
 
     Returns:
-        For each bucket, a pair of mappings by hour of event time (Unix seconds): totals of the
-        staged rows, and totals of the audit records.
+        For each bucket, totals of the staged rows and of the audit records, both by hour of event
+        time (Unix seconds).
 
     Raises:
-        Unreadable: A staged file is missing or damaged and must be staged again first.
+        Unreadable: A staged file is missing or damaged and must be staged again.
     """
     wanted = defaultdict[AuditPath, set[tuple[int, int]]](set)  # → (frontier index, hour)
     for at, of in enumerate(sums):

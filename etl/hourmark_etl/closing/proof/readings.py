@@ -335,12 +335,15 @@ def build_conflicts(
 ) -> list[Conflict]:
     """Return the conflicts that are caused by a byte range with contradictory audit records.
 
-    An audit record states how many events a byte range of a log file contains. A conflict keeps the
-    bucket of an event type and hour open until an operator's override closes it. One conflict is
-    created for each type and hour in the audit records. If the content of that bucket is already
-    fixed, the conflict applies to the first later bucket whose content is not. No conflict is
-    created for an audit record with which the fixed bucket was compared. The function performs no
-    I/O.
+    An audit record states how many events a byte range of a log file contains for each event type
+    and hour. A conflict keeps the bucket of one type and hour open until an operator's override
+    closes it. There is one conflict for each type and hour that the records name:
+
+    - If the content of the bucket is not fixed yet, the conflict applies to this bucket.
+    - If it is fixed and was compared with the record, there is no conflict.
+    - Otherwise, the conflict applies to the first later bucket whose content is not fixed.
+
+    The function performs no I/O.
 
     Args:
         difference: The byte range and its audit records.

@@ -30,7 +30,7 @@ from hourmark_etl.closing.proof.promises import KEY
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ledger import closed as ledger
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.ledger.staged.listings import find_promises_between
+from hourmark_etl.ledger.staged.listings import find_audit_groups_between
 from hourmark_etl.model import AuditOffsets, Frontier
 from hourmark_etl.staging.files import write_rows
 from hourmark_etl.staging.pieces import StagedNote
@@ -120,8 +120,8 @@ def find_leftover_files(storage: Storage, database: Database) -> list[str]:
     """Return the files of unaudited rows that the ledger (the ETL's state database) does not list.
 
     Unaudited rows are rows of a bucket that had no audit record when the bucket's content was
-    fixed. The closer may delete the files if it still holds its lease after this call. Files are
-    listed before the ledger is read, so none of them can belong to a later closer.
+    fixed. Files that are not listed were left by a failed attempt to close a bucket. Before it
+    deletes them, the caller must check that it still holds the closer's lease.
 
     Args:
         storage: Storage to search.
@@ -202,7 +202,7 @@ class UnauditedCleaner:
         rows = read_unaudited(self._storage, file.path)
         if len(rows) != file.rows:
             return False
-        groups = find_promises_between(
+        groups = find_audit_groups_between(
             self._database, file.event_type, origin_hours(rows), file.audit_next, file.settled_next
         )
         items = plan_promise_items(groups)

@@ -200,18 +200,17 @@ def write_hours(
     Args:
         runner: Runs the write tasks.
         storage: Storage with staged files and buckets.
-        sealed: The buckets to write. The late events of a bucket are only compared with closed
-            buckets. Therefore, they must not belong to the hour of another bucket in `sealed`.
+        sealed: The buckets to write. No late event may belong to the hour of another bucket.
         closed_buckets: Closed buckets that may already contain the late events, by event type.
         schemas: Avro schemas as JSON, by schema id.
         folder: Path of the new folder.
         limits: Size limits and number of parallel tasks.
 
     Returns:
-        The written files and totals of each bucket, in the order of `sealed`.
+        The files and totals of each bucket, in the order of `sealed`.
 
     Raises:
-        Unreadable: A staged file is missing or damaged and must be staged again first.
+        Unreadable: A staged file is missing or damaged.
     """
     work = functools.partial(
         write_task, storage=storage, schemas=schemas, folder=folder, limits=limits
@@ -286,8 +285,9 @@ def plan_tasks(
     tasks.
 
     Args:
-        sealed: The buckets to write. Their late events (events of earlier hours) must not belong to
-            the hour of another bucket in `sealed` of the same type.
+        sealed: The buckets to write. No late event (event of an earlier hour) may belong to the
+            hour of another bucket of its type, because only closed buckets are searched for
+            duplicates.
         closed_buckets: Closed buckets that may already contain the late events, by event type.
         limits: Size limits and number of parallel tasks.
 

@@ -77,13 +77,13 @@ def restore_copy(
             to abort.
 
     Returns:
-        A pair: the schema version of the restored copy, and the file path or schema name of the new
-        copy of the replaced content.
+        The schema version of the restored copy, and the file path or schema name of the new copy of
+        the replaced content.
 
     Raises:
-        Finding: The copy belongs to another ledger or is too new; or the ledger has changed since
-            the copy was made, in that an hour was closed or sealed (its content was fixed), or
-            rules were changed. The message lists all reasons.
+        Finding: The copy belongs to another ledger, is too new, or is out of date: since it was
+            made, hours were closed or sealed (their content was fixed), or rules were changed. The
+            message lists all reasons.
         UsageError: There is no such copy.
         Unavailable: The database does not respond, or a copy cannot be made.
     """

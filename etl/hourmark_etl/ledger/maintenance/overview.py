@@ -23,11 +23,11 @@ from hourmark_etl.model import HourState
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FixedHours:
-    """The boundaries of an event type's closed buckets and of its fixed buckets.
+    """Two boundaries of an event type: the first hour that is not closed, and the first not fixed.
 
-    The content of a bucket is fixed before the bucket is written and closed, so `fixed_to_s` is
-    never before `closed_to_s`. Both are 0 while every hour can still have a bucket, as nothing of
-    the type is fixed: events of old hours are then back-filled.
+    A bucket is fixed if it accepts no more events. It is closed later, when it has been published,
+    so `fixed_to_s` is never before `closed_to_s`. Both are 0 until the first bucket of the type is
+    fixed: until then, old events are back-filled, and any hour can still get a bucket.
 
     Attributes:
         closed_to_s: Start of the first hour whose bucket is not closed, Unix seconds.
@@ -39,9 +39,9 @@ class FixedHours:
 
 
 def read_fixed_hours(database: Database, bucket_seconds: int) -> dict[str, FixedHours]:
-    """Return the first hour that is not closed, and the first that is not fixed, for each type.
+    """Return for each event type the first hour that is not closed and the first not fixed.
 
-    An hour is fixed if its bucket accepts no more events.
+    A bucket is fixed if it accepts no more events. It is closed later, when it has been published.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -75,9 +75,10 @@ def _fixed(hour_s: int, state: HourState, seals: str | None, bucket_seconds: int
 def read_oldest_staged_hours(
     database: Database, types: Collection[str] | None = None
 ) -> dict[str, int]:
-    """Return the oldest hour of each event type of which events are staged and in no bucket yet.
+    """Return the oldest hour of each event type that has staged events without a bucket.
 
-    One row per type is read by key, regardless of the number of staged events.
+    Staged events were copied from Kafka to files on storage. The query is fast regardless of their
+    number.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -126,7 +127,7 @@ def read_following_manifest(database: Database, event_type: str, hour: Hour) -> 
     Args:
         database: The ledger (the ETL's state database).
         event_type: Event type of the bucket.
-        hour: The hour; its own bucket does not count.
+        hour: Hour after which to search. The bucket of this hour itself is not returned.
 
     Returns:
         The manifest; None if no later bucket is closed.

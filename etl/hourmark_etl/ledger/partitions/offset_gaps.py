@@ -161,16 +161,16 @@ def _lost_end_by_text_of_0_3_0(what: str) -> bool:
 
 
 def put_gaps(connection: Connection, gaps: Collection[OffsetGap]) -> None:
-    """Store offset gaps (missing records) without duplicates.
+    """Store offset gaps (ranges of missing records) without duplicates.
 
-    Each gap replaces the stored open gap with the same topic and text. If it was accepted by an
-    operator's override, it also replaces the stored accepted gap with the same topic, text and
-    type. An open gap is stored in addition to an accepted one, because it was found again after its
-    acceptance.
+    A gap replaces the stored open gap with the same topic and text. An accepted gap also replaces
+    an earlier acceptance of the same gap for the same event type. An open gap does not replace an
+    accepted one, because the loss was detected again after its acceptance.
 
     Args:
         connection: The caller's transaction.
-        gaps: Gaps to store.
+        gaps: Gaps to store. A gap is accepted by an operator's override; otherwise it is open and
+            keeps buckets from being closed.
     """
     for gap in sorted(gaps, key=lambda g: g.accepted_at_ms is None):
         same = (_TABLE.c.topic == gap.topic, _TABLE.c.what == gap.what)

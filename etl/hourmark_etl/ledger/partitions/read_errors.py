@@ -32,7 +32,7 @@ class ReadError:
         topic: Topic name on the central cluster.
         partition: Partition number.
         offset: First offset that could not be read.
-        reason: Readable reason.
+        reason: Human-readable reason.
         since_ms: Time of the first failure at this offset, Unix milliseconds.
         tries: Number of consecutive failures at this offset.
         again_at_ms: Time of the next retry, Unix milliseconds.
@@ -82,8 +82,8 @@ def record_read_errors(
         errors: One error per partition that could not be read; if empty, nothing is changed.
 
     Returns:
-        The errors that the ledger did not contain at the same offset, with the time of the next
-        retry; empty if all were known.
+        The new errors with the time of their next retry; empty if there are none. An error is new
+        if the ledger had no error of the partition at the same offset.
 
     Raises:
         StaleDriver: Another process has taken over the lease; nothing was changed.
@@ -97,10 +97,10 @@ def record_read_errors(
 def delete_resolved_read_errors(
     database: Database, lease: Lease, partitions: Collection[Partition]
 ) -> None:
-    """Delete the read errors of partitions that can be read again.
+    """Delete the read errors of Kafka partitions that can be read again and have no new records.
 
-    Use it for partitions that have nothing left to stage. Otherwise the commit of the next batch
-    deletes the error.
+    If a partition has new records, the commit of the next batch deletes its error, so this function
+    is not needed.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -123,10 +123,11 @@ def delete_resolved_read_errors(
 def put_read_errors(connection: Connection, errors: Collection[ReadError]) -> list[ReadError]:
     """Store read errors in the caller's transaction, and schedule the next retry of each partition.
 
-    The delay before a retry doubles with each failure, up to 5 minutes.
+    A read error states that a Kafka partition could not be read at an offset. The delay before a
+    retry doubles with each failure, up to 5 minutes.
 
     Args:
-        connection: The caller's transaction.
+        connection: The caller's transaction on the ledger (the ETL's state database).
         errors: One error per partition that could not be read; `since_ms` is the time of the
             current failure.
 
@@ -159,13 +160,11 @@ def put_read_errors(connection: Connection, errors: Collection[ReadError]) -> li
 
 
 def delete_passed_read_errors(connection: Connection, reached: Mapping[Partition, int]) -> None:
-    """Delete the read errors of partitions whose staging has advanced beyond the failed offset.
-
-    Staging copies Kafka records to files on storage.
+    """Delete the read errors of Kafka partitions that have been read beyond the failed offset.
 
     Args:
-        connection: The caller's transaction.
-        reached: Next offset to stage, by partition.
+        connection: The caller's transaction on the ledger (the ETL's state database).
+        reached: Next offset to read, by partition.
     """
     for p, offset in reached.items():
         here = (

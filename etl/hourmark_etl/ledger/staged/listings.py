@@ -61,19 +61,18 @@ _PROMISED: Final = tables.audit_groups
 
 @dataclasses.dataclass(frozen=True)
 class ProofTotals:
-    """The totals that a proof of completeness compares: staged events and promised events.
+    """Counts and checksums of events that show whether a bucket is complete, by hour of event time.
 
-    Staged events were copied from Kafka to files on storage. An audit record promises the events of
-    one byte range: it states how many events a delivery service wrote. Equal totals prove that a
-    bucket is complete without reading its staged files. Totals are grouped by the hour of the event
-    timestamps.
+    Two sides are compared: staged events, which were copied from Kafka to files on storage, and
+    promised events, which delivery services state in audit records. If the totals of both sides
+    are equal, the bucket is complete, and its staged files need not be read.
 
     Attributes:
         listed: Totals of the staged rows that are assigned to the bucket, by hour in Unix seconds.
-        promised: Totals of the promised events that count for the bucket, by hour in Unix seconds.
-            The groups in `partially_counted` are not included.
-        partially_counted: Groups in which some audit records count for the bucket and others do
-            not. The staged files must be read to tell them apart.
+        promised: Totals of the promised events, by hour in Unix seconds, without those in
+            `partially_counted`.
+        partially_counted: Groups of audit records of which only some must be compared with the
+            bucket. Totals of these records can be determined only from the staged files.
     """
 
     listed: Mapping[int, EventTotals]
@@ -84,10 +83,10 @@ class ProofTotals:
 def read_proof_totals(
     database: Database, frontiers: Sequence[Frontier], below_offsets: AuditOffsets
 ) -> list[ProofTotals]:
-    """Return the totals of staged and of promised events for several buckets.
+    """Return the totals that show whether buckets are complete.
 
-    Staged events were copied from Kafka to files on storage. Audit records promise events: they
-    state how many events a delivery service wrote.
+    Staged events were copied from Kafka to files on storage. Promised events are those that
+    delivery services state in audit records. If the totals of both are equal, a bucket is complete.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -104,7 +103,7 @@ def read_proof_totals(
     """
     groups, promises = (
         read_assigned_groups(database, frontiers),
-        find_counted_promises(database, frontiers, below_offsets),
+        find_counted_audit_groups(database, frontiers, below_offsets),
     )
     return [
         _summed(f, listed, counting, below_offsets)
@@ -151,8 +150,8 @@ def sum_group(group: StagedGroup) -> EventTotals:
     """Return the totals of one group of staged events.
 
     A group contains the rows of one event type and hour in one staged file, which holds copies of
-    Kafka records. If it has no sum of value hashes (files of version 0.3.0), all its rows count as
-    unchecked.
+    Kafka records. Groups that version 0.3.0 staged have no value hashes; all their rows count as
+    `unchecked`.
 
     Args:
         group: The group.
@@ -166,17 +165,19 @@ def sum_group(group: StagedGroup) -> EventTotals:
 
 
 def sum_promises(group: AuditGroup) -> EventTotals:
-    """Return the totals of the events that one group of audit records promises.
+    """Return the totals of the events that one group of audit records describes.
 
-    A group contains the audit records of one event type and hour in one staged file. An audit
-    record promises events: it states how many events a delivery service wrote for a byte range. If
-    the group has no count of unchecked events, all its promised events count as unchecked.
+    A group contains the audit records of one event type and hour in one staged file, which holds
+    copies of Kafka records. An audit record states ("promises") how many events a delivery service
+    wrote for a byte range of a log file. Groups that version 0.3.0 staged have no value hashes; all
+    their events count as `unchecked`.
 
     Args:
         group: The group of audit records.
 
     Returns:
-        The number of audit records and promised events, and the sums of their digests and hashes.
+        The numbers of audit records and promised events, and the sums of their digests and value
+        hashes.
     """
     unchecked = group.promised if group.unchecked is None else group.unchecked
     return EventTotals(group.rows, group.promised, group.low64_sum, group.value_sum or 0, unchecked)
@@ -185,15 +186,16 @@ def sum_promises(group: AuditGroup) -> EventTotals:
 def read_assigned_groups(
     database: Database, frontiers: Sequence[Frontier]
 ) -> list[list[StagedGroup]]:
-    """Return the staged groups that are assigned to each bucket, including groups of late events.
+    """Return the staged events that are assigned to each bucket, as groups of rows.
 
     A group contains the rows of one event type and hour in one staged file, which holds copies of
-    Kafka records. Late events belong to an earlier hour. Groups are assigned to a bucket when its
-    hour is frozen, that is, before the bucket is checked for completeness.
+    Kafka records. Groups are assigned to a bucket when its hour is frozen, that is, before the
+    bucket is checked for completeness. A bucket may have groups of earlier hours (late events).
 
     Args:
         database: The ledger (the ETL's state database).
-        frontiers: The frozen or sealed hours whose buckets are requested.
+        frontiers: The hours whose buckets are requested. They must be frozen or sealed (closing has
+            begun).
 
     Returns:
         One list per frontier, in the given order; a list is empty if its bucket has no staged rows.
@@ -210,7 +212,8 @@ def read_assigned_schema_ids(database: Database, frontiers: Sequence[Frontier]) 
     """Return the schema ids of the staged rows that are assigned to each bucket.
 
     The ledger stores a list of schema ids for the rows of each event type and hour in each staged
-    file. Lists that cannot be parsed are skipped, because other queries report the damaged row.
+    file, which holds copies of Kafka records. Lists that cannot be parsed are skipped, because
+    other queries report the damaged row.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -234,26 +237,27 @@ def read_assigned_schema_ids(database: Database, frontiers: Sequence[Frontier]) 
     return found
 
 
-def find_counted_promises(
+def find_counted_audit_groups(
     database: Database, frontiers: Sequence[Frontier], below_offsets: AuditOffsets
 ) -> list[list[AuditGroup]]:
-    """Return the groups of audit records that a proof of completeness must count for each bucket.
+    """Find the groups of audit records with which each bucket must be compared.
 
-    An audit record promises events: it states how many events a delivery service wrote for a byte
-    range. A record below `below_offsets` counts for a bucket in two cases:
+    An audit record states how many events a delivery service wrote for a byte range of a log file.
+    A group contains the audit records of one event type and hour in one staged file, which holds
+    copies of Kafka records. A group is returned if a bucket must be compared with at least one of
+    its records. These are the records below `below_offsets`
 
-    - It promises events of the bucket's hour.
-    - It promises events of an earlier hour, and has not been compared with an earlier bucket.
-
-    A group is returned if at least one of its records counts.
+    - of the bucket's own hour, and
+    - of earlier hours, if they arrived too late for an earlier bucket.
 
     Args:
         database: The ledger (the ETL's state database).
         frontiers: The hours whose buckets are requested, each the oldest open hour of its type.
-        below_offsets: Only audit records below these offsets count.
+        below_offsets: For each site (edge cluster), the end offset (exclusive) in its audit topic.
 
     Returns:
-        One list per frontier, in the given order; a list is empty if nothing is promised.
+        One list of groups per frontier, in the given order; a list is empty if there are no audit
+        records to compare.
 
     Raises:
         DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
@@ -342,25 +346,26 @@ def _with_path(table: Table, *more: ColumnElement[Any]) -> Select[Any]:
     )
 
 
-def find_promises_between(
+def find_audit_groups_between(
     database: Database,
     event_type: str,
     hours_s: Collection[int],
     from_offsets: AuditOffsets,
     below_offsets: AuditOffsets | None,
 ) -> list[AuditGroup]:
-    """Return the groups of audit records that overlap a range of audit offsets.
+    """Find the groups of audit records of an event type that overlap a range of offsets.
 
-    An audit record promises events: it states how many events a delivery service wrote for a byte
-    range. A returned group may also contain records outside the range.
+    An audit record states how many events a delivery service wrote for a byte range of a log file.
+    A group contains the audit records of one event type and hour in one staged file, which holds
+    copies of Kafka records. A returned group may also contain records outside the range.
 
     Args:
         database: The ledger (the ETL's state database).
         event_type: Name of the event type.
-        hours_s: Hours of the promised events, Unix seconds.
-        from_offsets: First offset of the range for each site.
-        below_offsets: End of the range for each site, exclusive; None returns the groups at all
-            offsets and ignores `from_offsets`.
+        hours_s: Hours to which the described events belong, Unix seconds.
+        from_offsets: Start of the range in the audit topic of each site (edge cluster).
+        below_offsets: End of the range (exclusive) for each site. If it is None, `from_offsets` is
+            ignored, and groups at all offsets are returned.
 
     Returns:
         The groups in the order in which they were staged; empty if there are none.
@@ -425,8 +430,9 @@ def _unsigned(value: int | None) -> int | None:
 def decode_audit_group(row: Mapping[Any, Any], event_type: str) -> AuditGroup:
     """Convert a row of the table `audit_groups` to a group of audit records.
 
-    A group contains the audit records of one event type and hour in one staged file. An audit
-    record states how many events a delivery service wrote for a byte range of a log file.
+    A group contains the audit records of one event type and hour in one staged file, which holds
+    copies of Kafka records. An audit record states how many events a delivery service wrote for a
+    byte range of a log file.
 
     Args:
         row: All columns of the row, and the column `path` of its staged file.
@@ -436,7 +442,8 @@ def decode_audit_group(row: Mapping[Any, Any], event_type: str) -> AuditGroup:
         The group, with its path, totals and range of audit offsets.
 
     Raises:
-        DamagedRow: The row does not match its digest; restore or rebuild the ledger.
+        DamagedRow: The row does not match its digest; restore or rebuild the ledger (the ETL's
+            state database).
     """
     check_digest(_PROMISED, row, row["path"], event_type)
     return from_columns(
@@ -482,7 +489,7 @@ def _values(rows: int) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FileDifference:
-    """A staged file whose row count differs from the total of its groups in the ledger.
+    """A staged file whose row count in the ledger differs from the sum of its groups' row counts.
 
     The ledger is the state database of the ETL. A group contains the rows of one event type and
     hour in one staged file, which holds copies of Kafka records.
@@ -501,13 +508,13 @@ class FileDifference:
 
 
 def find_file_differences(connection: Connection) -> list[FileDifference]:
-    """Find the staged files whose row count differs from the total of their groups.
+    """Find the staged files whose row count differs from the sum of the row counts of their groups.
 
     A group contains the rows of one event type and hour in one staged file, which holds copies of
     Kafka records. A difference means that the ledger is damaged.
 
     Args:
-        connection: A transaction of the ledger.
+        connection: A transaction of the ledger (the ETL's state database).
 
     Returns:
         One entry per such file; empty if all files are consistent.
@@ -530,10 +537,10 @@ def find_file_differences(connection: Connection) -> list[FileDifference]:
 
 
 def read_groups_of_hour(database: Database, event_type: str, origin_s: int) -> list[StagedGroup]:
-    """Return the staged groups with events of one hour, whether or not assigned to a bucket.
+    """Return all staged events of one type and hour, as groups of rows.
 
     A group contains the rows of one event type and hour in one staged file, which holds copies of
-    Kafka records.
+    Kafka records. Groups that are not assigned to a bucket yet are included.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -552,7 +559,7 @@ def read_groups_of_hour(database: Database, event_type: str, origin_s: int) -> l
 def read_groups_with_buckets(
     database: Database, event_type: str, origin_s: int
 ) -> list[tuple[StagedGroup, int | None]]:
-    """Return the staged groups with events of one hour, each with the bucket it is assigned to.
+    """Return all staged events of one type and hour, as groups of rows with the bucket of each.
 
     A group contains the rows of one event type and hour in one staged file, which holds copies of
     Kafka records.

@@ -32,7 +32,7 @@ KEPT_MS: Final = 30 * 24 * 3_600_000  # after that, a row that a closed bucket c
 class SetAsideRow:
     """A ledger row for Kafka records that no bucket can contain, with their review status.
 
-    The ledger is the state database of the ETL.
+    Malformed events are an example of such records. The ledger is the state database of the ETL.
 
     Attributes:
         set_aside: Topic, partition and offsets of the records, and the reason.
@@ -61,13 +61,13 @@ def put_set_aside(
     *,
     listed_hour: int | None = None,
 ) -> list[ExcludedRecords]:
-    """Store records that no bucket can contain, such as malformed events.
+    """Store the offsets of Kafka records that no bucket can contain, such as malformed events.
 
-    Records that the ledger contains already are skipped.
+    Records that the ledger (the ETL's state database) already contains are skipped.
 
     Args:
-        connection: The transaction that advances the staging positions past the records, or that
-            seals a bucket (fixes its content) without them.
+        connection: The caller's transaction. In the same transaction, the caller must advance the
+            staging positions past the records, or fix the content of a bucket without them.
         records: Records to set aside.
         now_ms: Current time, Unix milliseconds.
         listed_hour: Hour of the bucket whose manifest counts the records, Unix seconds; None if it
@@ -89,8 +89,8 @@ def put_set_aside(
 def assign_set_aside_to_buckets(connection: Connection, hours_s: Mapping[str, int]) -> None:
     """Assign set-aside records to the next bucket of their event type, which will count them.
 
-    Set-aside records are Kafka records that no bucket can contain. Records that are already
-    assigned to a bucket stay assigned to it.
+    Set-aside records are Kafka records that no bucket can contain, such as malformed events.
+    Records that are already assigned to a bucket stay assigned to it.
 
     Args:
         connection: The transaction that seals the buckets, that is, fixes their content.

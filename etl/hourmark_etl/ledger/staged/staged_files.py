@@ -56,12 +56,12 @@ _PLACES_MAX: Final = 5
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UnneededFile:
-    """A staged file that can be deleted, because no bucket that is still open needs it.
+    """A staged file that no open bucket needs any more, so that it can be deleted.
 
     A staged file contains records that were copied from Kafka.
 
     Attributes:
-        file_id: Row id in the ledger.
+        file_id: Row id in the ledger (the ETL's state database).
         path: Path relative to the storage root.
         folder: Path of the folder with all files of the same batch, relative to the storage root.
     """
@@ -111,11 +111,12 @@ def find_closed_event_files(
 def find_settled_audit_files(
     database: Database, after_id: int, below_offsets: AuditOffsets, limit: int
 ) -> tuple[list[UnneededFile], int]:
-    """Find files of audit records that are no longer needed and can be deleted.
+    """Find staged files of audit records that no open bucket needs, so that they can be deleted.
 
     An audit record states how many events a delivery service wrote for a byte range of a log file.
-    A file is returned if each of its audit records was compared with the events of a closed bucket
-    and belongs to an hour whose bucket is closed. Each call examines the next `limit` files.
+    Staged files hold copies of such Kafka records. A record is needed until the bucket of its hour
+    is closed, and until it has been compared with the events in a closed bucket. Each call examines
+    the next `limit` files.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -199,7 +200,7 @@ def _at_or_past(
 
 
 def read_oldest_open_hour_ms(database: Database) -> int:
-    """Return the start of the oldest open hour across all event types.
+    """Return the start of the oldest hour, across all event types, whose bucket is not closed.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -213,20 +214,19 @@ def read_oldest_open_hour_ms(database: Database) -> int:
 def find_offsets_settled_before(
     database: Database, event_type: str, closed_before_ms: int
 ) -> AuditOffsets | None:
-    """Return the audit offsets up to which a type's buckets had been checked at a given time.
+    """Return the offsets up to which a type's audit records had been checked at a given time.
 
-    An audit offset is the offset of an audit record, which states how many events a delivery
-    service wrote for a byte range. All audit records below the returned offsets were compared with
-    closed buckets.
+    An audit record states how many events a delivery service wrote for a byte range of a log file.
+    Before a bucket is closed, its events are compared with the audit records below certain offsets,
+    which are stored in its manifest as `audit_next`.
 
     Args:
         database: The ledger (the ETL's state database).
         event_type: Name of the event type.
-        closed_before_ms: Only buckets closed before this time count, Unix milliseconds.
+        closed_before_ms: Only buckets closed before this time are considered, Unix milliseconds.
 
     Returns:
-        The offsets of the newest such bucket (field `audit_next` of its manifest); None if there is
-        no such bucket.
+        The `audit_next` of the newest of these buckets; None if there is no such bucket.
     """
     with database.reading() as connection:
         found = find_newest_closed_bucket(connection, event_type, closed_before_ms)
@@ -238,7 +238,7 @@ def find_offsets_settled_before(
 
 
 def delete_file_rows(database: Database, lease: Lease, files: Collection[UnneededFile]) -> set[str]:
-    """Delete staged files and their groups from the ledger; the caller then deletes the files.
+    """Delete the ledger rows of staged files. The caller then deletes the files from storage.
 
     A staged file contains records that were copied from Kafka.
 
@@ -271,12 +271,12 @@ def delete_file_rows(database: Database, lease: Lease, files: Collection[Unneede
 
 
 def read_folders_and_epochs(database: Database) -> tuple[set[str], dict[str, int]]:
-    """Return the folders of all staged batches and the epochs of all leases.
+    """Read the known batch folders and the lease epochs, which identify abandoned folders.
 
-    A batch is a set of Kafka records that were copied to files in one folder. The epoch of a lease
-    is a number that increases each time another process takes the lease over. Both are read in one
-    transaction. Use them to find folders on storage that no running consumer writes to and that the
-    ledger does not refer to.
+    A batch folder contains the files of one batch of records that were copied from Kafka. A folder
+    on storage is abandoned if the ledger does not refer to it and its writer has lost its lease.
+    The epoch of a lease is a number that increases each time another process takes over the lease.
+    Both results are read in one transaction.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -297,14 +297,14 @@ def read_folders_and_epochs(database: Database) -> tuple[set[str], dict[str, int
 class LedgerFile:
     """The ledger's description of a staged file and its groups.
 
-    The ledger is the state database of the ETL.
+    A staged file contains records that were copied from Kafka. The rows of one event type and hour
+    in it are called a group. The ledger is the state database of the ETL.
 
     Attributes:
         file_id: Row id in the ledger.
         file: Path, kind, row count and Kafka offsets of the file.
         folder: Folder of the batch that wrote the file.
-        groups: Totals of the file's rows, by pairs of event type and hour in Unix seconds. The rows
-            of one event type and hour are called a group.
+        groups: Totals of each group, by pairs of event type and hour in Unix seconds.
     """
 
     file_id: int
@@ -388,10 +388,11 @@ def find_types_needing_file(database: Database, path: str) -> set[str]:
 def select_needed_groups(
     database: Database, column: str, *where: ColumnElement[bool]
 ) -> CompoundSelect[Any]:
-    """Create an SQL query for all groups whose staged files are still needed.
+    """Create an SQL query for the groups of rows that are still needed to close a bucket.
 
     A group contains the rows of one event type and hour in one staged file, which holds copies of
-    Kafka records. The query is not executed.
+    Kafka records. Events are needed until their bucket is closed, audit records until they have
+    been compared with closed buckets. The query is not executed.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -421,8 +422,8 @@ def replace_damaged_file(
 ) -> None:
     """Replace a damaged staged file in the ledger with a new file that has the same rows.
 
-    The file on storage is not changed. The caller deletes the damaged file afterwards. A staged
-    file contains records that were copied from Kafka.
+    A staged file contains records that were copied from Kafka. Files on storage are not changed;
+    the caller deletes the damaged file afterwards.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -473,12 +474,10 @@ def remove_lost_file(
 ) -> None:
     """Remove the rows of one event type in a lost staged file from the ledger.
 
-    The row count of the file is reduced by them, so that it is still the total of its groups.
-
-    A staged file contains records that were copied from Kafka. Rows are removed because of an
-    override, which is an operator's order to close a bucket although data is missing. Buckets of
-    the type whose content is fixed and contains such rows get the grade `forced`. The lost records
-    are stored as an offset gap.
+    A staged file contains records that were copied from Kafka. Call this function if the file
+    cannot be restored and an operator's override orders to close buckets without it. The lost
+    records are stored as an offset gap. Buckets whose content is already fixed and includes such
+    rows get the grade `forced`.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -486,7 +485,7 @@ def remove_lost_file(
         lost_file: The lost file.
         frontier: The oldest open hour of the type, with its seals.
         gap: Offset gap to store.
-        override_text: Readable text about the override, which is added to the manifests.
+        override_text: Human-readable text about the override, which is added to the manifests.
 
     Raises:
         StaleDriver: Another process has taken over the lease, or the type's sealed hours have
@@ -504,6 +503,7 @@ def remove_lost_file(
         own_row = _FILES.c.id == lost_file.file_id
         file = connection.execute(select(_FILES).where(own_row)).mappings().one()
         check_digest(_FILES, file)
+        # The row count of the file must remain the total of its groups.
         update_rows(connection, _FILES, [(file, {"rows": file["rows"] - removed})])
         force_sealed_hours(connection, frontier, lost, (override_text, gap.what))
         put_gaps(connection, [gap])
@@ -522,8 +522,8 @@ def format_spans(spans: Sequence[OffsetSpan]) -> str:
         spans: Offset ranges to describe.
 
     Returns:
-        Readable text with the topics, partitions and offsets of the first 5 ranges, followed by the
-        number of further ranges, if there are any.
+        Human-readable text with the topics, partitions and offsets of the first 5 ranges, followed
+        by the number of further ranges, if there are any.
     """
     named = ", ".join(
         f"topic {s.topic} partition {s.partition} offsets [{s.start}, {s.end})"

@@ -18,10 +18,12 @@ from hourmark_etl.operators.explain import Explanation
 class BucketExit(enum.IntEnum):
     """The state of a bucket as the exit code of a command.
 
-    `PROVED`, `TIMED_OUT`, `FORCED`: the bucket is closed with this grade. `OPEN`: the bucket is not
-    closed yet. `NO_BUCKET`: the bucket will never exist, because the event type is unknown, its
-    buckets begin later, or a back-fill skipped the hour. `ERROR`: the state cannot be determined,
-    or the bucket or the ledger is damaged.
+    - `PROVED`, `TIMED_OUT`, `FORCED`: The bucket is closed with this grade.
+    - `OPEN`: The bucket is not closed yet.
+    - `NO_BUCKET`: The bucket will never exist, because the event type is unknown, its buckets begin
+      later, or the hour had no events and was skipped.
+    - `ERROR`: The state cannot be determined, or the bucket or the ledger (the ETL's state
+      database) is damaged.
     """
 
     PROVED = 0
@@ -53,11 +55,9 @@ _BY_GRADE: Final = {
 class MissingMarker(NotClosed):
     """Raised by `hourmark bucket show` if the bucket has no `_SUCCESS` file.
 
-    The ledger is the state database of the ETL.
-
     Attributes:
         exit_code: State of the bucket: `OPEN`, `NO_BUCKET`, or `ERROR` if the bucket is closed
-            according to the ledger.
+            according to the ledger (the ETL's state database).
     """
 
     def __init__(self, message: str, exit_code: BucketExit) -> None:

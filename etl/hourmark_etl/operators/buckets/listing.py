@@ -172,19 +172,18 @@ class _TypeTotals:
 def list_buckets(config: Config, selection: BucketSelection, now_ms: int) -> list[Row]:
     """Return one table row per closed bucket, and one for the next hour of each type to close.
 
-    The ledger is the state database of the ETL.
-
     Args:
-        config: Configuration with the ledger and the storage root.
+        config: Configuration with the ledger (the ETL's state database) and the storage root.
         selection: The buckets to include.
         now_ms: Current time, Unix milliseconds.
 
     Returns:
-        Rows sorted by type and hour, dead letters last; empty if nothing is selected. The keys are
-        `COLUMNS` and `state`: `closed`, `open`, `frozen`, `sealed` or `damaged`. Open hours have
-        `overdue_s` (seconds since the end of the hour, at least 0) and `staged_hour` (the oldest
-        hour of which events are staged and in no bucket yet), and damaged buckets `problem`.
-        If the ledger cannot be read, a message is printed to stderr, and open hours are missing.
+        Rows sorted by type and hour, dead letters (unparsable lines) last; empty if nothing is
+        selected. The keys are `COLUMNS` and `state`: `closed`, `open`, `frozen` (being checked),
+        `sealed` (being written) or `damaged`. Open hours have `overdue_s` (seconds since the end of
+        the hour, at least 0) and `staged_hour` (the oldest hour with events that were copied from
+        Kafka and are in no bucket yet), and damaged buckets `problem`. If the ledger cannot be
+        read, a message is printed to stderr, and open hours are missing.
 
     Raises:
         NotClosed: A pattern matches no event type.
@@ -199,11 +198,10 @@ def list_buckets(config: Config, selection: BucketSelection, now_ms: int) -> lis
 def summarize_buckets(config: Config, selection: BucketSelection, now_ms: int) -> list[Row]:
     """Return one table row per event type, with totals of its closed buckets and its next hour.
 
-    The ledger is the state database of the ETL. Buckets are streamed, so memory use depends only on
-    the number of types.
+    Buckets are streamed, so memory use depends only on the number of types.
 
     Args:
-        config: Configuration with the ledger and the storage root.
+        config: Configuration with the ledger (the ETL's state database) and the storage root.
         selection: The buckets to include. Columns about closed buckets are None if only open hours
             are selected.
         now_ms: Current time, Unix milliseconds.
@@ -225,7 +223,7 @@ def summarize_buckets(config: Config, selection: BucketSelection, now_ms: int) -
 
 
 def make_row(event_type: str, hour: Hour, state: str, **values: object) -> Row:
-    """Return a row of a bucket listing in which only the given columns have a value.
+    """Create a row of a bucket listing. Columns without a given value are None.
 
     Args:
         event_type: Name of the event type.
@@ -234,8 +232,7 @@ def make_row(event_type: str, hour: Hour, state: str, **values: object) -> Row:
         **values: Further values by column name.
 
     Returns:
-        A dict with the key `state` and a key for each of `COLUMNS`. Columns that are not given are
-        None.
+        A dict with the key `state` and a key for each of `COLUMNS`.
     """
     return {**_NO_VALUES, "type": event_type, "hour": str(hour), "state": state, **values}
 
@@ -254,8 +251,8 @@ def open_bucket_row(
     Args:
         frontier: The oldest hour of the type whose bucket is not closed.
         blocker: Why the bucket is not closed; None if no reason is known.
-        missing_driver: Readable message that no ETL driver (the process that closes buckets) is
-            running; None if one is.
+        missing_driver: Human-readable message that no ETL driver (the process that closes buckets)
+            is running; None if one is.
         now_ms: Current time, Unix milliseconds.
         waits_max: Maximum length of `waits_for` in characters; a longer text is cut at the end of a
             word.

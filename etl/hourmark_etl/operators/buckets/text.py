@@ -178,7 +178,7 @@ def format_verification_summary(
     Args:
         reports: Results of all verified buckets.
         findings: All faults, both within these buckets and between them.
-        as_json: Whether to yield one JSON document instead of readable lines.
+        as_json: Whether to yield one JSON document instead of human-readable lines.
 
     Yields:
         One line per fault and a line with totals, or a single JSON document with the same content.

@@ -52,14 +52,15 @@ _WAITS_MAX: Final = 500  # characters of a report
 class BucketPoll:
     """The state of a bucket at the time of one poll.
 
-    The ledger is the state database of the ETL.
-
     Attributes:
-        exit_code: Exit code for the state; `OPEN` if waiting may help.
-        waits_for: Readable text about what an open bucket waits for; empty for any other state.
+        exit_code: Exit code for the state; `OPEN` if the bucket is not closed yet, `ERROR` if the
+            ledger cannot be read.
+        waits_for: Human-readable text about what an open bucket waits for, or why the ledger cannot
+            be read; empty for any other state.
         row: Table row of the bucket, as in `hourmark bucket ls --json`; None if the ledger cannot
             be read. Its `state` may also be `later`, `skipped`, `before-first` or `unknown-type`.
-        error: Why the ledger cannot be read; None if it can.
+        error: Error that prevented reading the ledger (the ETL's state database); None if it was
+            read.
     """
 
     exit_code: BucketExit
@@ -103,7 +104,8 @@ class BucketPoller:
             now_ms: Current time, Unix milliseconds.
 
         Returns:
-            The state; `error` is set if there is no ledger, or if it does not respond.
+            The state; `error` is set if the ledger (the ETL's state database) does not exist or
+            does not respond.
 
         Raises:
             EtlStop: The ledger's database is damaged.
@@ -126,7 +128,7 @@ class BucketPoller:
             The state of the bucket, with the reasons if it is not closed.
 
         Raises:
-            Unavailable: There is no ledger, or it does not respond.
+            Unavailable: The ledger (the ETL's state database) does not exist or does not respond.
         """
         return explain_hour(
             read_hour_facts(self._open(), self._config, self._event_type, self._hour, now_ms)

@@ -79,7 +79,7 @@ class KafkaSearch:
 
     Args:
         kafka: Settings of the edge cluster and the central cluster, which may be the same cluster.
-        print_message: Function that prints a readable progress message.
+        print_message: Function that prints a human-readable progress message.
         now_ms: Current time, Unix milliseconds.
         records_max: Approximate maximum number of records that one search reads.
 

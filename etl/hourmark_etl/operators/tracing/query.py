@@ -57,8 +57,6 @@ class KafkaRecordQuery:
 class FilePositionQuery:
     """Request to trace the line at a given position of a log file through the pipeline.
 
-    An audit record confirms the delivery of a byte range of a log file.
-
     Attributes:
         host: Id or name of the host.
         file: Id of the file, or its path when it was read.
@@ -66,7 +64,7 @@ class FilePositionQuery:
         generation: Number of times the file had been truncated before the line was read; None
             matches any number.
         event_type: Event type whose closed buckets are searched if Kafka no longer has the audit
-            record of the line; None searches no buckets in that case.
+            record, which confirms the delivery of the line; None searches no buckets in that case.
     """
 
     host: str
@@ -78,9 +76,9 @@ class FilePositionQuery:
     def matches_range(self, audit: AuditRecord) -> bool:
         """Return whether the byte range of an audit record contains the requested position.
 
-        The host and the file must match as well, and so must the number of earlier truncations of
-        the file unless `generation` is None. An audit record confirms the delivery of a byte range
-        of a log file.
+        An audit record confirms the delivery of a byte range of a log file. The host and the file
+        must match as well, and so must the number of earlier truncations of the file unless
+        `generation` is None.
 
         Args:
             audit: Audit record to compare. Records that do not describe a byte range never match.
@@ -108,8 +106,9 @@ class HostTrace:
         stage: How far the host has processed the line, such as `not_read`, `spooled` (stored
             durably on the host but not acknowledged yet) or `acknowledged`.
         path: Path of the file.
-        next_step: Readable next step for an operator on the host.
-        losses: Number of data losses that the tailer recorded under any known path of the file.
+        next_step: Human-readable next step for an operator on the host.
+        losses: Number of data losses that the tailer (the agent on the host) recorded under any
+            known path of the file.
     """
 
     stage: str
@@ -154,12 +153,10 @@ def parse_host_trace(
 ) -> tuple[FilePositionQuery | None, HostTrace]:
     """Parse the output of `hourmark tail trace FILE:LINE --json`.
 
-    An audit record confirms the delivery of a byte range of a log file.
-
     Args:
         output: The JSON text that the command printed.
         event_type: Event type whose closed buckets are searched if Kafka no longer has the audit
-            record of the line; None searches no buckets.
+            record, which confirms the delivery of the line; None searches no buckets in that case.
 
     Returns:
         A pair. The first element is the position to trace, or None if the host does not know the

@@ -25,15 +25,15 @@ T = TypeVar("T")
 class SearchResult(Generic[T]):
     """Result of one search for a traced event in Kafka, the ledger or storage.
 
-    The ledger is the state database of the ETL.
+    A trace consists of several searches. The ledger is the state database of the ETL.
 
     Attributes:
         value: Object that was found; None if the searched places do not contain it.
-        searched: Readable description of the searched places.
+        searched: Human-readable description of the searched places.
         is_complete: Whether every place that may contain the object was searched, so that a missing
             value proves that the object does not exist.
-        error: Readable error message if the search failed, for example because a server did not
-            respond; otherwise None.
+        error: Human-readable error message if the search failed, for example because a server did
+            not respond; otherwise None.
     """
 
     value: T | None
@@ -60,7 +60,8 @@ def run_search(searched: str, search: Callable[[], SearchResult[T]]) -> SearchRe
     The caller can then continue with other searches if one server does not respond.
 
     Args:
-        searched: Readable description of the places to search. It becomes part of a failed result.
+        searched: Human-readable description of the places to search. It becomes part of a failed
+            result.
         search: Function that runs the search.
 
     Returns:

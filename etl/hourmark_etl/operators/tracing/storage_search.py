@@ -61,7 +61,7 @@ class StorageSearch:
         open_ledger: Function that opens the ledger.
         storage: Storage with the staged files and buckets.
         bucket_seconds: Length of a bucket in seconds.
-        print_message: Function that prints a readable progress message.
+        print_message: Function that prints a human-readable progress message.
     """
 
     def __init__(
@@ -105,7 +105,8 @@ class StorageSearch:
             event_type: Name of the event type.
 
         Returns:
-            The search result. Its `value` is None if the ledger does not contain the type.
+            The search result. Its `value` is None if the ledger (the ETL's state database) does not
+            contain the type.
         """
 
         def search() -> SearchResult[OldestOpenHour]:
@@ -123,7 +124,7 @@ class StorageSearch:
         return run_search("the ledger", search)
 
     def tailer_reports(self, host: str) -> SearchResult[tuple[ReportedSource, ...]]:
-        """Return the latest reports of the tailer that runs on a host.
+        """Return the latest reports of the tailer (the agent that reads log files) on a host.
 
         Args:
             host: Id or name of the host.
@@ -151,8 +152,8 @@ class StorageSearch:
             central: Topic-partition on the central cluster.
 
         Returns:
-            The search result. Its `value` is None if the ledger has no position for the
-            topic-partition, or more than one.
+            The search result. Its `value` is None if the ledger (the ETL's state database) has no
+            position for the topic-partition, or more than one.
         """
 
         def search() -> SearchResult[int]:

@@ -31,9 +31,11 @@ from hourmark_etl.operators.tracing.results import (
 class TraceVerdict(enum.StrEnum):
     """Conclusion of a trace: the last pipeline stage that a traced event has reached.
 
-    The stages, in pipeline order, are `ON_HOST`, `ACKNOWLEDGED`, `IN_KAFKA`, `MIRRORED`, `STAGED`
-    and `IN_BUCKET`. `NOT_FOUND` means that no searched stage has the event. `UNKNOWN` means that a
-    server did not respond. `LOST` means that the event is missing at a stage that must have it.
+    - `ON_HOST`, `ACKNOWLEDGED`, `IN_KAFKA`, `MIRRORED`, `STAGED`, `IN_BUCKET`: The event reached
+      this stage. The stages are in pipeline order.
+    - `NOT_FOUND`: No stage that was searched has the event.
+    - `UNKNOWN`: A server did not respond.
+    - `LOST`: The event is missing at a stage that must have it.
     """
 
     NOT_FOUND = "not_found"
@@ -59,9 +61,11 @@ class TraceVerdict(enum.StrEnum):
 class StepState(enum.StrEnum):
     """Outcome of one search of a trace.
 
-    `YES`: the event was found. `NO`: the event is certainly not there. `NOT_FOUND`: the event was
-    not found, but not everything was searched. `UNREACHABLE`: a server did not respond.
-    `NOT_ASKED`: the search was not run because its input is unknown.
+    - `YES`: The event was found.
+    - `NO`: The event is certainly not there.
+    - `NOT_FOUND`: The event was not found, but not everything was searched.
+    - `UNREACHABLE`: A server did not respond.
+    - `NOT_ASKED`: The search was not run because its input is unknown.
     """
 
     YES = "yes"
@@ -73,12 +77,12 @@ class StepState(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TraceStep:
-    """Readable result of searching one pipeline stage for a traced event.
+    """Human-readable result of searching one pipeline stage for a traced event.
 
     Attributes:
         name: Name of the pipeline stage that was searched, for example `edge`.
         state: Outcome of the search.
-        what: Readable description of the object that was found, or of the searched places.
+        what: Human-readable description of the object that was found, or of the searched places.
     """
 
     name: str
@@ -88,12 +92,12 @@ class TraceStep:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TraceSummary:
-    """Readable result of a trace, as shown to the operator.
+    """Human-readable result of a trace, as shown to the operator.
 
     Attributes:
         verdict: Last pipeline stage that the event has reached.
         summary: One sentence about the verdict.
-        next_step: Readable next step for the operator.
+        next_step: Human-readable next step for the operator.
         steps: Results for each pipeline stage, in pipeline order.
     """
 
@@ -154,7 +158,7 @@ def _before(results: TraceResults) -> str:
 
 
 def loss_reason(results: TraceResults) -> str | None:
-    """Return a readable statement of where a traced event was lost.
+    """Return a human-readable statement of where a traced event was lost.
 
     An event counts as lost if one pipeline stage (mirror, staging or closing) has advanced past it,
     and a complete search of the output of this stage did not find it.

@@ -116,9 +116,7 @@ class SendWindow:
 
 @dataclasses.dataclass(slots=True)
 class EventTracer:
-    """Tracer that searches Kafka, the ledger and storage for one event.
-
-    The ledger is the state database of the ETL.
+    """Searches Kafka, the ledger (the ETL's state database) and storage for one event.
 
     Attributes:
         kafka: Searches in the Kafka clusters of one site.
@@ -139,8 +137,9 @@ class EventTracer:
             query: Event id, Kafka record or file position that identifies the event.
 
         Returns:
-            The results of all searches. A search whose input is unknown is None. If the server of a
-            search did not respond, the `error` of its result is set.
+            The results of all searches. A result is None if its search was not run, because its
+            input is unknown. If the server of a search did not respond, the `error` of its result
+            is set.
 
         Raises:
             UsageError: The topic of a Kafka record does not contain events. The error is also

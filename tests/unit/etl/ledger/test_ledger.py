@@ -36,7 +36,7 @@ from hourmark_etl.ledger import batches, frontiers
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.frontier_rows import check_bucket_length
 from hourmark_etl.ledger.hosts.reporters import reporters
-from hourmark_etl.ledger.staged.listings import find_promises_between
+from hourmark_etl.ledger.staged.listings import find_audit_groups_between
 from hourmark_etl.model import (
     AUDIT,
     EVENTS,
@@ -237,7 +237,7 @@ def test_promises_are_found_by_hour_and_offset(database: Database) -> None:
     batches.commit_batch(database, consumer, batch(7, audits=audits))
 
     def found(hour: Hour, at_least: int, below: int) -> list[AuditGroup]:
-        return find_promises_between(
+        return find_audit_groups_between(
             database,
             "click",
             {hour.start_s},

@@ -12,7 +12,7 @@ from hourmark.kafka.clients import remember_brokers
 from hourmark_etl.ledger.database import Lease
 from hourmark_etl.model import OffsetSpan
 from hourmark_etl.staging.plan import PlannedBatch, ReadSpan
-from hourmark_etl.staging.planner import SchemaMeanings, StreamReader
+from hourmark_etl.staging.planner import StagingSchemas, StreamReader
 
 BATCH = PlannedBatch(
     "_staging/one",
@@ -26,7 +26,7 @@ def test_tasks_know_the_brokers_that_were_named_since_and_no_secret() -> None:
         kafka={"edge": {"bootstrap": f"{uuid.uuid4().hex}:9092", "properties": properties}}
     )
     reader: Any = StreamReader(config, Lease("consumer", 1), "all", "0" * 32)
-    reader._planner = SimpleNamespace(schemas=lambda _: SchemaMeanings({}, {}))
+    reader._planner = SimpleNamespace(schemas=lambda _: StagingSchemas({}, {}))
     remember_brokers(config.kafka.edge, ["later:9092"])
     (task,) = reader.partitions({}, BATCH.to_json())
     assert task.bootstrap == f"{config.kafka.edge.bootstrap},later:9092"

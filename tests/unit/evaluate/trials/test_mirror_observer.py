@@ -50,14 +50,14 @@ def test_a_claim_is_told_once_the_transactions_are_over_that_were_under_way_when
     account.add_sample(7.0, {A: 10}, {A: 12}, held, 3)
     account.evaluate_completed(7.0, {A: 5}, lambda _: held)
     early = dataclasses.replace(NONE, early_max=6)
-    assert account.claims == early, "a marker is on its way"
+    assert account.result == early, "a marker is on its way"
     held[A] = 10
     account.evaluate_completed(7.5, {A: 11}, lambda _: held)
-    assert account.claims == dataclasses.replace(early, early_s=0.5), (
+    assert account.result == dataclasses.replace(early, early_s=0.5), (
         "all that was claimed is given"
     )
     account.evaluate_completed(97.0, {A: 12}, lambda _: held)
-    assert account.claims == dataclasses.replace(early, early_s=0.5, samples=1, waiting_max=3)
+    assert account.result == dataclasses.replace(early, early_s=0.5, samples=1, waiting_max=3)
 
 
 def test_what_came_after_a_claim_makes_it_no_truer() -> None:
@@ -66,7 +66,7 @@ def test_what_came_after_a_claim_makes_it_no_truer() -> None:
     account.evaluate_completed(
         1.0, {A: 30}, lambda ends: {A: sum(offset < ends[A] for offset in offsets)}
     )
-    assert account.claims.false_records == 2
+    assert account.result.false_records == 2
 
 
 def test_of_transactions_that_never_end_nothing_is_there() -> None:
@@ -74,7 +74,7 @@ def test_of_transactions_that_never_end_nothing_is_there() -> None:
     account.add_sample(0.0, {A: 10}, {A: 12}, {A: 4}, 0)
     account.evaluate_completed(1.0, {A: 4}, lambda _: {A: 4})
     account.evaluate_remaining(lambda _: {A: 4})
-    assert account.claims.false_records == 6
+    assert account.result.false_records == 6
 
 
 def test_who_claims_long_before_readers_are_given_it_claims_falsely() -> None:
@@ -83,13 +83,13 @@ def test_who_claims_long_before_readers_are_given_it_claims_falsely() -> None:
         account.add_sample(second, {A: 1000}, {A: 1001}, {A: 0}, 0)
         account.evaluate_completed(second, {A: 0}, lambda _: {A: 0})
     account.evaluate_completed(90.0, {A: 1001}, lambda _: {A: 1000})
-    assert (account.claims.false_records, account.claims.early_max, account.claims.early_s) == (
+    assert (account.result.false_records, account.result.early_max, account.result.early_s) == (
         0,
         1000,
         90.0,
     )
     (found,) = [
-        f for f in found_in(dataclasses.replace(GOOD_TRIAL, claims=account.claims)) if f.faults
+        f for f in found_in(dataclasses.replace(GOOD_TRIAL, claims=account.result)) if f.faults
     ]
     assert found.faults == ("records committed 90 s before readers of the target received them",)
 

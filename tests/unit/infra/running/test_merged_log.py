@@ -58,9 +58,9 @@ def test_one_log_has_each_whole_line_once_with_its_name(tmp_path: Path, said: li
     for text in ("first\nsec", "ond\n", "", "z" * (1 << 17) + "\nend\n"):
         with (tmp_path / "a").open("a") as file:
             file.write(text)
-        log.print_new_lines()
+        log.report_new_lines()
     (tmp_path / "b").write_bytes(b"\xff\n")
-    log.print_new_lines()
+    log.report_new_lines()
     assert said[:2] == ["a     | first", "a     | second"]
     assert "".join(line.removeprefix("a     | ") for line in said[2:-2]) == "z" * (1 << 17)
     assert said[-2:] == ["a     | end", "later | \ufffd"]
@@ -71,7 +71,7 @@ def test_a_stack_trace_is_one_line_that_names_its_cause(
 ) -> None:
     file, log = etl
     file.write_text(f"{RECORD}\n{SPARK}{PY4J}{RECORD}\n")
-    log.print_new_lines()
+    log.report_new_lines()
     assert said == [
         f"etl | {RECORD}",
         "etl | 26/11/29 21:03:05 ERROR MicroBatchExecution: Query [id = 1] terminated with error: "
@@ -90,9 +90,9 @@ def test_a_stack_trace_that_is_written_in_parts_is_one_line(
     for line in SPARK.splitlines(keepends=True):
         with file.open("a") as opened:
             opened.write(line)
-        log.print_new_lines()
+        log.report_new_lines()
     assert said[0].endswith("terminated with error") and len(said) == 1, "it may still go on"
-    log.print_new_lines()
+    log.report_new_lines()
     assert said[1:] == [
         f"etl | java.net.ConnectException: Connection refused (stack trace of 11 lines in {file})"
     ]
@@ -114,7 +114,7 @@ def test_lines_before_a_stack_trace_without_a_record_are_kept(
     warning = "WARNING: Using incubator modules: jdk.incubator.vector"
     python, java = PY4J.partition("\n")[2], SPARK.partition("\n")[2]
     file.write_text(f"{warning}\n{python}{RECORD}\n")
-    log.print_new_lines()
+    log.report_new_lines()
     with file.open("a") as opened:
         opened.write(f"{warning}\n{java}")
     log.close()
@@ -137,7 +137,7 @@ def test_lines_without_a_stack_trace_are_kept(etl: tuple[Path, MergedLog], said:
         "    process 12 holds it",
     ]
     file.write_text("\n".join(lines) + "\n")
-    log.print_new_lines()
+    log.report_new_lines()
     assert said == [f"etl | {line}" for line in lines]
 
 
@@ -149,7 +149,7 @@ def test_a_stack_trace_within_a_message_is_cut_off(
     file.write_text(
         rf"{start}.\n: org.apache.spark.SparkException: full\n\tat a.b.C.d(C.java)" + "\n"
     )
-    log.print_new_lines()
+    log.report_new_lines()
     assert said == [
         rf"etl | {start}.\n: org.apache.spark.SparkException: full (more in {file})",
     ]

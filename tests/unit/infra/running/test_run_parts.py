@@ -44,7 +44,7 @@ from hourmark_infra.running.run import (
     names_kafka,
     run_and_wait,
 )
-from hourmark_infra.running.stack_holder import record_holder
+from hourmark_infra.running.stack_holder import record_applied_configuration
 from hourmark_infra.running.supervisor import PAUSE_MAX_S, STEADY_S, Supervisor
 from hourmark_infra.stack.control import LocalStack
 from hourmark_infra.stack.process import Process, spawn
@@ -220,7 +220,7 @@ def test_log_files_are_not_registered_with_the_tailer_of_another_configuration(
     )
     (home / "stack").mkdir(parents=True)
     (home / "stack" / "hourmark.toml").touch()
-    record_holder(home, other)
+    record_applied_configuration(home, other)
     with pytest.raises(RegisteredFirst):
         Run(home, file, SystemClock(), print).run_once()
     assert registered == []

@@ -18,7 +18,7 @@ from hourmark_infra.components import Components, child_environment
 from hourmark_infra.locks import exclusive_lock
 from hourmark_infra.running.cli import find_new_logs
 from hourmark_infra.running.run import Run
-from hourmark_infra.running.stack_holder import describe_conflict, record_holder
+from hourmark_infra.running.stack_holder import describe_conflict, record_applied_configuration
 from hourmark_infra.stack.control import LocalStack
 
 SETTINGS = """
@@ -217,7 +217,7 @@ def test_a_new_configuration_is_refused_while_the_stack_holds_another_one(tmp_pa
     assert describe_conflict(home, new) is None, "nothing was applied"
     other.parent.mkdir()
     other.write_text("")
-    record_holder(home, other)
+    record_applied_configuration(home, other)
     assert describe_conflict(home, other) is None
     assert describe_conflict(home, new) is None, "there is no stack, or it was purged"
     (home / "stack").mkdir()
@@ -236,7 +236,7 @@ def test_a_file_in_another_folder_is_refused_before_anything_is_written(tmp_path
     (home / "stack/hourmark.toml").write_text("")
     other.parent.mkdir()
     other.write_text("")
-    record_holder(home, other)
+    record_applied_configuration(home, other)
     (tmp_path / "a.log").write_text("x\n")
     done = run_command(tmp_path, "--once", "a.log", "--yes")
     assert done.returncode == 2

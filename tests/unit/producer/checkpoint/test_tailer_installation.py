@@ -213,7 +213,7 @@ def test_a_log_that_was_begun_anew_many_times_is_missed_as_well(
         Checkpoint.open(aside / CHECKPOINT)
     shutil.copy(log, aside / log.name)
     copied, _ = Checkpoint.open(aside / CHECKPOINT)
-    assert [loss.at_ms for loss in copied.occasions()] == list(range(200))
+    assert [loss.at_ms for loss in copied.recent_losses()] == list(range(200))
     copied.close()
     checkpoint.close()
 

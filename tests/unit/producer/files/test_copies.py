@@ -60,7 +60,7 @@ def followed(
         (
             460,
             4000,
-            (Truncation(4000, 460, other=True),),
+            (Truncation(4000, 460, is_replaced=True),),
             True,
         ),  # it was truncated, and what it holds now is not read yet
     ],

@@ -39,7 +39,7 @@ def said(recorder: Recorder) -> tuple[int, int]:
 
 def occasions(host: Host) -> list[Loss]:
     with host.tailer() as (_, checkpoint):
-        return checkpoint.occasions()
+        return checkpoint.recent_losses()
 
 
 @contextmanager

@@ -133,5 +133,5 @@ def test_a_few_more_looks_are_waited_for(checkpoint: Checkpoint) -> None:
     files = TrackedFiles([log])
     elsewhere, waited = LostContentFinder(files, checkpoint), 0
     while elsewhere.may_be_found_later(log):
-        waited, files.looks = waited + 1, files.looks + 1
+        waited, files.scans_completed = waited + 1, files.scans_completed + 1
     assert waited == 3

@@ -21,7 +21,7 @@ def past(content: bytes, offset: int | None = None, *, awaited: bool = False) ->
 
 
 def answer(content: bytes, *pasts: ContentHistory) -> ReadState:
-    return determine_read_state(io.BytesIO(content), pasts, lambda: None).answer
+    return determine_read_state(io.BytesIO(content), pasts, lambda: None).state
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_lines_that_are_alike_tell_nothing_but_where_nothing_else_is_there() -> 
 def test_behind_what_is_over_it_is_unread_and_behind_what_goes_on_it_is_not() -> None:
     over, further = past(lines(50))._replace(is_over=True), past(lines(70))._replace(is_over=True)
     content = io.BytesIO(lines(100))
-    assert determine_read_state(content, [over, further], lambda: None).past == further
+    assert determine_read_state(content, [over, further], lambda: None).history == further
     assert determine_read_state(io.BytesIO(lines(100)), [over, past(lines(20))], lambda: None) == (
         ReadState.READ,
         None,

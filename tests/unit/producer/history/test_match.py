@@ -35,7 +35,7 @@ from hourmark_producer.history.match import (
     LostContent,
     NewCompressedFile,
     NewContent,
-    ReadUpTo,
+    ReadFrom,
     Undecidable,
     UnreadFile,
 )
@@ -78,7 +78,7 @@ def tracked(path: Path, content: bytes, read_to: int) -> TrackedFile:
         identity=identity,
         place=FileLocation("app", str(path), str(path)),
         progress=progress,
-        held_since_s=-100.0,
+        opened_at_s=-100.0,
         changed_at_s=-100.0,
         observed=FileObservation(
             size=len(content), mtime_ns=0, account=account, base_s=progress.examined_at_s
@@ -163,7 +163,9 @@ def test_a_file_holds_the_lost_content_of_one_file_only(
     second = tracked(tmp_path / "app.log.old", CONTENT, 1000)
     (packed := tmp_path / "app.log.2.gz").write_bytes(gzip.compress(CONTENT))
     matcher = ContentMatcher(TrackedFiles([first, second]), checkpoint, clock)
-    matcher.claim(first, RemainderSearch({str(packed): packed.stat().st_ino}), str(packed)).close()
+    matcher.open_and_reserve(
+        first, RemainderSearch({str(packed): packed.stat().st_ino}), str(packed)
+    ).close()
     assert match_lost(matcher, second, packed) == Undecidable()
     assert isinstance(match_lost(matcher, first, packed), FoundInFile)
 
@@ -190,7 +192,7 @@ def compressed(path: Path, content: bytes) -> TrackedFile:
 
 def match_compressed(
     files: list[TrackedFile], file: TrackedFile, checkpoint: Checkpoint, clock: FakeClock
-) -> ReadUpTo | AlreadyRead | Undecidable:
+) -> ReadFrom | AlreadyRead | Undecidable:
     path = Path(file.place.seen_at)
     matcher = ContentMatcher(TrackedFiles([*files, file]), checkpoint, clock)
     search = RemainderSearch({str(path): path.stat().st_ino})
@@ -202,8 +204,8 @@ def test_a_compressed_file_that_begins_like_no_other_was_never_read(
 ) -> None:
     log = tracked(tmp_path / "app.log", lines(200, 9000), 1000)
     match = match_compressed([log], compressed(tmp_path / "a.gz", CONTENT), checkpoint, clock)
-    assert isinstance(match, ReadUpTo)
-    assert (match.past, match.holder.content.readable) == (NEVER_READ, len(CONTENT))
+    assert isinstance(match, ReadFrom)
+    assert (match.history, match.holder.content.readable) == (NEVER_READ, len(CONTENT))
 
 
 def test_a_compressed_file_of_a_log_that_is_read_on_needs_no_reading(
@@ -221,8 +223,8 @@ def test_a_compressed_file_is_read_from_where_reading_of_a_departed_file_stopped
 ) -> None:
     checkpoint.commit(save_departed(position(CONTENT, 1000)))
     match = match_compressed([], compressed(tmp_path / "a.gz", CONTENT), checkpoint, clock)
-    assert isinstance(match, ReadUpTo)
-    assert match.past.offset == 1000
+    assert isinstance(match, ReadFrom)
+    assert match.history.offset == 1000
 
 
 def test_a_compressed_file_that_may_be_the_beginning_of_a_departed_one_is_undecidable(

@@ -30,7 +30,7 @@ def send(tailer: Tailer, content: bytes) -> None:
             sender.send(line)
             if number % 100 == 99:
                 assert (
-                    tailer.receivers.receivers["app"].settle(20)
+                    tailer.receivers.receivers["app"].wait_until_written(20)
                     or tailer.receivers.receivers["app"].is_paused
                 )
 

@@ -99,14 +99,14 @@ def test_a_source_is_not_caught_up_while_what_has_arrived_is_not_on_disk(
     recorder.behaviour = lambda _: 503
     with host.running() as tailer, connect(tailer) as sender:
         receiver = tailer.receivers.receivers["app"]
-        assert receiver.settle(10)
+        assert receiver.wait_until_written(10)
         thread = threading.Thread(target=sender.sendall, args=(lines(20_000),))
         thread.start()
         wait_for(lambda: receiver.is_paused, "it is full")
-        assert not receiver.settle(0)
+        assert not receiver.wait_until_written(0)
         recorder.behaviour = lambda _: 200
         thread.join()
-        wait_for(lambda: receiver.settle(10), "it has room, and all is read")
+        wait_for(lambda: receiver.wait_until_written(10), "it has room, and all is read")
 
 
 def test_a_stream_that_is_no_syslog_is_closed_and_others_go_on(

@@ -24,7 +24,10 @@ def test_a_long_segment_is_sealed_at_a_line_end_and_the_next_begins(tmp_path: Pa
     segments.append(b"y" * 10 + b"\n")
     segments.append(b"z\n")
     assert logs(tmp_path) == [b"x" * 120 + b"y" * 10 + b"\n", b"z\n"]
-    assert (segments.sealed_bytes("0000000001"), segments.sealed_bytes("0000000002")) == (131, None)
+    assert (segments.complete_size("0000000001"), segments.complete_size("0000000002")) == (
+        131,
+        None,
+    )
 
 
 def test_a_full_spool_has_room_again_when_a_segment_is_removed(tmp_path: Path) -> None:
@@ -44,7 +47,7 @@ def test_a_run_goes_on_with_a_segment_of_its_own(tmp_path: Path) -> None:
     second = SegmentStore(tmp_path, 1 << 20)
     second.append(b"b\n")
     assert logs(tmp_path) == [b"a\n", b"b\n"]
-    assert second.sealed_bytes("0000000001") == 2
+    assert second.complete_size("0000000001") == 2
 
 
 def test_what_a_full_disk_did_not_take_is_written_first_when_it_does(

@@ -27,7 +27,7 @@ from hourmark_producer.files.tracked_file import (
     SpooledRange,
     TrackedFile,
 )
-from hourmark_producer.send.reports import AcknowledgmentTarget, CaughtUpClaim
+from hourmark_producer.send.reports import AcknowledgmentTarget, CaughtUpTime
 from hourmark_producer.tailer import Tailer
 from hourmark_producer.watch.scanner import FileScanner
 
@@ -104,7 +104,7 @@ def test_a_file_that_is_gone_still_waits_for_its_last_range() -> None:
 
 
 def test_an_attempt_is_kept_until_it_succeeds_and_given_up_when_it_cannot() -> None:
-    claim, file = CaughtUpClaim(), tracked(100)
+    claim, file = CaughtUpTime(), tracked(100)
     claim.start_attempt({"a": 1000}, [AcknowledgmentTarget.from_file(file)])
     claim.start_attempt({"a": 2000}, [])  # does not replace it
     assert not claim.is_caught_up()
@@ -257,7 +257,7 @@ def test_what_is_claimed_is_a_reading_from_before_the_scan(
 ) -> None:
     now, before, claimed = [0], dict[int, int](), dict[int, int]()
     recorder.clock = lambda: now[0]
-    scan, begin = FileScanner.scan, CaughtUpClaim.start_attempt
+    scan, begin = FileScanner.scan, CaughtUpTime.start_attempt
 
     def slow_scan(self: FileScanner) -> ScanResult:
         before[len(before)] = now[0]
@@ -267,7 +267,7 @@ def test_what_is_claimed_is_a_reading_from_before_the_scan(
         return seen
 
     def noted(
-        self: CaughtUpClaim,
+        self: CaughtUpTime,
         readings_ms: dict[str, int],
         targets: list[AcknowledgmentTarget],
         at_s: float,
@@ -276,7 +276,7 @@ def test_what_is_claimed_is_a_reading_from_before_the_scan(
         begin(self, readings_ms, targets, at_s)
 
     monkeypatch.setattr(FileScanner, "scan", slow_scan)
-    monkeypatch.setattr(CaughtUpClaim, "start_attempt", noted)
+    monkeypatch.setattr(CaughtUpTime, "start_attempt", noted)
     running: list[Tailer] = []
     with host.tailer() as (tailer, _):
         running.append(tailer)

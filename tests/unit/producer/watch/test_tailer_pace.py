@@ -23,7 +23,7 @@ def paced(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Full looks are as rare as with very many files, and what changed a moment ago is forgotten at
     once.
     """
-    monkeypatch.setattr(pace, "LOOK_SHARE", 1e-9)
+    monkeypatch.setattr(pace, "SCAN_SHARE", 1e-9)
     monkeypatch.setattr(pace, "SLOWEST_S", 3600.0)
     monkeypatch.setattr(pace, "RECENT_S", 0.0)
     return monkeypatch

@@ -37,7 +37,7 @@ from hourmark_verify.demo.configuration import (
     write_declarations,
 )
 from hourmark_verify.demo.demo import lock_home, next_minute_ms, traffic_seconds
-from hourmark_verify.demo.outcome import count_promises
+from hourmark_verify.demo.outcome import sum_audit_records
 from hourmark_verify.demo.traffic import LiveLog, ScheduledLine
 from hourmark_verify.demo.verdict import JudgeInputs, judge_until_settled, write_expectations
 from hourmark_verify.judge.buckets import StoredBucket
@@ -254,7 +254,7 @@ def record(range_id: int, count: int) -> AuditRecord:
 
 
 def test_a_range_sent_twice_was_acknowledged_once() -> None:
-    assert count_promises([record(1, 5), record(2, 7), record(1, 5)]) == {
+    assert sum_audit_records([record(1, 5), record(2, 7), record(1, 5)]) == {
         "lines": 14,
         "dead-letters": 2,
     }

@@ -21,8 +21,8 @@ from hourmark_verify.demo.log_lines import (
     AD_SHOWN,
     TRACK_PLAYED,
     app_name,
-    named_lines,
     rfc5424_line,
+    rfc5424_lines,
     structured_lines,
     write_sample_file,
 )
@@ -83,7 +83,7 @@ def test_a_named_file_is_written_line_by_line_byte_for_byte_through_a_rotation(
 ) -> None:
     source = tmp_path / "a file"
     source.write_bytes(content)
-    log = play(tmp_path / "live.log", list(named_lines(source)))
+    log = play(tmp_path / "live.log", list(rfc5424_lines(source)))
     expected = content.split(b"\n")
     if expected[-1] == b"":
         expected.pop()
@@ -126,7 +126,7 @@ def test_a_copied_and_truncated_file_keeps_its_inode_and_each_content_its_digest
 def test_lines_carry_the_time_of_their_writing(tmp_path: Path) -> None:
     source = tmp_path / "f"
     source.write_bytes(b"x\n" * 4)
-    log = play(tmp_path / "live.log", list(named_lines(source)), steps=3)
+    log = play(tmp_path / "live.log", list(rfc5424_lines(source)), steps=3)
     assert [part.time_ms for line in written(log.path) if (part := split_rfc5424(line))] == [
         _NOW_MS + n * 60_000 for n in range(4)
     ]
