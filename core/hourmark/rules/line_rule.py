@@ -39,7 +39,6 @@ _GOES_WITH: Final = {
     "coerce": ("json",),
     "keys": ("json", "logfmt"),
     "null_text": ("pattern", "logfmt", "tsv"),
-    "decimal_comma": ("pattern", "tsv"),
     "unknown_field": ("json", "logfmt"),
     "time_format": ("pattern", "json", "logfmt", "tsv"),
     "time_field": ("pattern", "json", "logfmt", "tsv"),
@@ -79,8 +78,8 @@ class LineRule(FrozenModel):
 
     Other attributes select the time and the host of the event (`time_field`, `time_format`, `time`,
     `host_field`), or fill fields from the syslog header (`header`) or from keys with other names
-    (`keys`). `unknown`, `coerce`, `null_text`, `decimal_comma` and `redact` determine how unknown
-    keys, text values and secrets are handled.
+    (`keys`). `unknown`, `coerce`, `null_text` and `redact` determine how unknown keys, text values
+    and secrets are handled.
     """
 
     payload: Literal["json", "text", "pattern", "logfmt", "tsv"] = "json"
@@ -119,8 +118,6 @@ class LineRule(FrozenModel):
     """fields whose JSON value may be a string that is converted, such as "12" to 12"""
     null_text: str | None = None
     """a text that means no value, such as "-" in many logs: the field gets its default, or null"""
-    decimal_comma: list[str] = Field([])
-    """fields whose text has a comma before the decimals, such as "12,5" for 12.5"""
     redact: list[Redaction] = Field([], max_length=100)
     """content that is replaced before an event leaves the service"""
 
@@ -152,7 +149,6 @@ class LineRule(FrozenModel):
             or self.keys
             or self.coerce
             or self.null_text is not None
-            or self.decimal_comma
             or self.redact
         )
 
@@ -253,7 +249,6 @@ class LineRule(FrozenModel):
             "header": list(self.header),
             "keys": [name for name in self.keys if name not in (self.time_field, self.host_field)],
             "coerce": self.coerce,
-            "decimal_comma": self.decimal_comma,
             "unknown_field": [self.unknown_field] if self.unknown_field else [],
             "redact": [redaction.field for redaction in self.redact],
         }

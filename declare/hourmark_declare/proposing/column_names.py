@@ -36,8 +36,6 @@ class Column(NamedTuple):
             combined, otherwise 1.
         unit: Unit after each number in the file, with the space before it, as in `45 %`; empty if
             there is none.
-        has_comma: Whether numbers have a comma before the decimals in the file. `values` have a
-            point.
     """
 
     name: str
@@ -45,7 +43,6 @@ class Column(NamedTuple):
     wrap: str
     width: int = 1
     unit: str = ""
-    has_comma: bool = False
 
 
 def guess_names(columns: Sequence[Column]) -> list[Column]:

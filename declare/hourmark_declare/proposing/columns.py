@@ -46,7 +46,6 @@ _PLAIN_WORD: Final = re.compile(r"[A-Za-z][A-Za-z'-]*[.,:;!?]?")
 _WITH_UNIT: Final = re.compile(
     r"-?\d+(?:\.\d+)?(?P<unit> ?(?:[A-Za-z\u00b5\u00b0]{1,3}|%)(?:/s|/min|/h)?)"
 )
-_WITH_COMMA: Final = re.compile(r"-?\d+(?:,(?P<decimals>\d+))?")
 _PADDED_MIN: Final = 0.1  # share of cells with spaces around them, in a table with tabs
 _SEVERAL_BRACKETS: Final = re.compile(r"[\[(<][^\s\[\]()<>]*[\])>][\[(<]")
 _BRACKETS: Final = ("[]", "()", "{}")
@@ -288,10 +287,7 @@ def _columns(table: Sequence[list[str]], names: Sequence[str] | None) -> list[Co
         )
         bare = [value[1:-1] for value in values] if wrap else [*values]
         bare, unit = (bare, "") if wrap else _without_unit(bare)
-        if has_comma := _have_decimal_commas(bare):
-            bare = [value.replace(",", ".") for value in bare]
-        name = names[number] if names else ""
-        columns.append(Column(name, bare, wrap, unit=unit, has_comma=has_comma))
+        columns.append(Column(names[number] if names else "", bare, wrap, unit=unit))
     return columns if names else guess_names(columns)
 
 
@@ -302,13 +298,6 @@ def _without_unit(values: Sequence[str]) -> tuple[list[str], str]:
     if len(units) != 1 or not (unit := units.pop()):
         return [*values], ""
     return [value.removesuffix(unit) for value in values], unit
-
-
-def _have_decimal_commas(values: Sequence[str]) -> bool:
-    # Whether all are numbers such as `12,5`. A comma before three digits may be one of thousands.
-    found = [_WITH_COMMA.fullmatch(value) for value in values if value not in ("", "-")]
-    decimals = [match["decimals"] for match in found if match is not None and match["decimals"]]
-    return len(decimals) > 1 and None not in found and any(len(of) != 3 for of in decimals)
 
 
 class _Time(NamedTuple):
@@ -363,8 +352,6 @@ def _candidate(
         {"time_field": "time", "time_format": time.choice.format} if time else {}
     )
     settings |= {"host_field": host} if host else {}
-    commas = [column.name for column in columns if column.has_comma]
-    settings |= {"decimal_comma": commas} if commas else {}
     total = sum(column.width for column in columns)
     kind = {" ": "spaces", **_DELIMITERS}[delimiter]
     form = f"{total} columns with {kind} between{', named by a header' if is_named else ''}"
@@ -413,8 +400,6 @@ def _cell(column: Column, time: _Time | None, delimiter: str, *, is_padded: bool
         return rf"\[(?P<{column.name}>[^\[\]]*)\]"
     of_type = infer_text_type(column.values)
     number = NUMBER_PATTERNS.get(of_type)
-    if number is not None and column.has_comma:
-        number = number.replace(r"\.", ",")
     inside = r'(?:[^"\\]|\\.)*' if delimiter == " " else r'(?:[^"\\]|\\.|"")*'
     if column.wrap == '"':
         if number is not None:

@@ -184,13 +184,10 @@ def _matching(rule: LineRule, own: frozenset[str], pattern: LinePattern) -> Mess
 
 
 def _present(texts: dict[str, bytes], rule: LineRule) -> dict[str, bytes]:
-    if rule.null_text is not None:
-        null = rule.null_text.encode()
-        texts = {name: text for name, text in texts.items() if text != null}
-    for name in rule.decimal_comma:
-        if name in texts:
-            texts[name] = texts[name].replace(b",", b".")
-    return texts
+    if rule.null_text is None:
+        return texts
+    null = rule.null_text.encode()
+    return {name: text for name, text in texts.items() if text != null}
 
 
 def _keyed(

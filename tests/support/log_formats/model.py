@@ -88,6 +88,7 @@ class Expected:
         unparsed: Records that do not fit: the broken line and header rows.
         multiline: Whether records consist of several lines.
         cri: Whether the tailer reads the file as a container log.
+        doubted: Whether the user is asked, because the time may be wrong.
     """
 
     payload: str | tuple[str, ...] = "pattern"
@@ -100,6 +101,7 @@ class Expected:
     unparsed: int = 1
     multiline: bool = False
     cri: bool = False
+    doubted: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -133,20 +133,27 @@ def test_the_last_column_has_no_carriage_return(tmp_path: Path) -> None:
     assert found.examples[0].fields["note"] in ("fine", "late, sent")
 
 
-@pytest.mark.parametrize(
-    ("number", "expected"),
-    [
-        (lambda n: f"{n % 7 - 3},{n * 37 % 100:02}", (-3.0, ["value"])),
-        (lambda n: f"{n},{n % 10}00", ("0,000", None)),  # maybe thousands
-        (lambda n: f"{n},5 kg" if n % 2 else f"{n},5", ("0,5", None)),
-    ],
-)
-def test_numbers_of_a_column_may_have_a_decimal_comma(
-    tmp_path: Path, number: Callable[[int], str], expected: tuple[object, object]
-) -> None:
+def test_numbers_with_a_decimal_comma_are_texts(tmp_path: Path) -> None:
     found = proposal(
-        tmp_path, lambda n: f"{day(n - 1)};{number(n - 1)};ok" if n else "time;value;note"
+        tmp_path, lambda n: f"{day(n - 1)};{n % 7 - 4},{n:02};ok" if n else "time;value;note"
     )
-    rule = found.candidate.line
-    assert (found.examples[0].fields["value"], rule.get("decimal_comma")) == expected
+    assert found.examples[0].fields["value"] == "-3,01"
     assert found.fitting == RECORDS - 1
+
+
+@pytest.mark.parametrize("offset", ["-240", "+330"])
+def test_offsets_in_minutes_are_asked_about(tmp_path: Path, offset: str) -> None:
+    found = proposal(tmp_path, lambda n: f"{day(n)}.123456{offset} E{n} INFO {message(n)}")
+    assert found.examples[0].time == "2026-11-21T10:00:00.123Z"
+    assert "pid" not in found.examples[0].fields
+    assert found.safest is not None
+    assert found.assessment.reasons == (
+        f"the offset in minutes behind the times, such as {offset}, is not applied: they are read "
+        "in the zone of the source",
+    )
+
+
+def test_an_offset_of_no_minutes_is_utc(tmp_path: Path) -> None:
+    found = proposal(tmp_path, lambda n: f"{day(n)}.123456+000 E{n} INFO {message(n)}")
+    assert found.examples[0].time == "2026-11-21T10:00:00.123Z"
+    assert (found.candidate.zone, found.safest) == ("UTC", None)

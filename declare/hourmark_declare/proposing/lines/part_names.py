@@ -148,12 +148,14 @@ def may_be_process_ids(values: Sequence[str]) -> bool:
     """Return whether integers may be process ids, rather than levels from 0 to 9 or times.
 
     Args:
-        values: Texts that consist of digits.
+        values: Texts that consist of digits, with an optional sign.
 
     Returns:
-        False if there are at least ten values, and all are less than 10, or all are Unix time in
-        seconds or milliseconds.
+        False if all values have a sign. Also False if there are at least ten values, and all are
+        less than 10, or all are Unix time in seconds or milliseconds.
     """
+    if all(value.startswith(("+", "-")) for value in values):
+        return False
     if len(values) < _FEW:
         return True
     is_time = all(map(_UNIX_TIME.fullmatch, values))

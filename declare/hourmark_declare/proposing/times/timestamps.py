@@ -73,7 +73,7 @@ _REST: Final = (
     rf"(?P<clock>{_CLOCK}|\d\d\.\d\d\.\d\d|[0-2]\d-[0-5]\d-[0-5]\d(?![\d-])|[0-2]\d[0-5]\d[0-5]\d(?!\d)|\d\d:\d\d(?![:\d]))"
     r"(?P<fraction>[.,]\d{1,9}|:\d{3}(?!\d))?(?P<half> ?[AaPp][Mm]\b)?"
     r"(?P<zone> ?Z\b| ?[+-]\d\d:?\d\d\b| ?[+-]\d\d(?![\d:.-])|"
-    rf" (?:{ABBREVIATION_PATTERN})\b|[+-][0-8]\d[05](?![\d:.-])| {NAME_PATTERN}\b)?"
+    rf" (?:{ABBREVIATION_PATTERN})\b|\+000(?!\d)| {NAME_PATTERN}\b)?"
     r"(?P<year> (?:19|20)\d\d\b)?"
 )
 _UNIX: Final = (  # digits before the fraction, and format
@@ -275,9 +275,7 @@ def _dated_match(match: re.Match[str], date: str, formats: tuple[str, ...]) -> T
             pattern, rest = pattern + quote_pattern(zone), rest + zone
         elif zone.strip()[0].isalpha() and zone.strip() != "Z":
             pattern, rest = pattern + space + "[A-Z]{3,4}", rest + space + "%Z"
-        elif len(zone) == 4 and zone[1:].isdigit():  # in minutes
-            pattern, rest = pattern + r"[+-]\d{3}", rest + "%o"
-        elif zone.strip() == "+00":  # no abbreviation of any zone
+        elif zone.strip() in ("+00", "+000"):  # no abbreviation of any zone
             pattern, rest = pattern + space + quote_pattern(zone.strip()), rest + zone
         elif len(zone.strip()) == 3:
             pattern, rest = pattern + space + r"[+-]\d\d", rest + space + "%Z"

@@ -8,7 +8,6 @@ or the earliest one if all are ahead.
     AM or PM of `%I`    either
     zone                the range's; a local time that occurs twice at a change of the clocks has
                         two meanings; one that is skipped has the offset before the change
-    %o                  not of `strptime`: the offset from UTC in minutes, as in `-240` of IBM Db2
     %Z                  UTC, GMT or Z, or an abbreviation that the range's zone uses at that time
 
 A missing year is searched nine years back, a missing day one year back, or 15 days if neither month
@@ -63,7 +62,6 @@ _DIRECTIVES: Final = {
     "A": f"(?P<A>{'|'.join(calendar.day_name)})",
     "p": r"(?P<p>AM|PM)",
     "z": r"(?P<z>Z|[+-](?:[01]\d|2[0-3]):?[0-5]\d)",
-    "o": r"(?P<o>[+-]\d{3,4})",
     "Z": r"(?P<Z>[A-Za-z]{1,6}|[+-]\d\d)",
     "%": "%",
 }
@@ -288,9 +286,6 @@ def _instants(local_s: int, found: dict[str, bytes], context: TimeContext) -> It
     offset = found.get("z")
     if offset:
         yield local_s - _offset_s(offset)
-        return
-    if minutes := found.get("o"):
-        yield local_s - int(minutes) * 60
         return
     abbreviation = (found.get("Z") or b"").decode().upper()
     if abbreviation in ("UTC", "GMT", "Z"):

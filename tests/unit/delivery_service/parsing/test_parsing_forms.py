@@ -239,32 +239,6 @@ def test_patterns_may_hold_a_host_and_a_time_of_any_format() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "number"),
-    [(b"12,5", 12.5), (b"-0,2828", -0.2828), (b"7", 7.0), (b"1.5", 1.5), (b"1.234,5", None)],
-)
-def test_a_field_with_a_decimal_comma_is_a_number(text: bytes, number: float | None) -> None:
-    declared: dict[str, Any] = {
-        "time": "observed",
-        "null_text": "-",
-        "decimal_comma": ["value"],
-    }
-    fields: list[dict[str, Any]] = [
-        {"name": "value", "type": ["null", "double"]},
-        {"name": "note", "type": "string"},
-    ]
-    for payload, line in (
-        ({"payload": "pattern", "pattern": r"(?P<value>\S+);(?P<note>.*)"}, text + b";a,b"),
-        ({"payload": "tsv", "columns": ["value", "note"]}, text + b"\ta,b"),
-    ):
-        tried = of_rule(fields, **payload, **declared)
-        if number is None:
-            assert tried.reason(line) == "wrong_field"
-        else:
-            row = tried.one(line)
-            assert (row["value"], row["note"]) == (number, "a,b")
-
-
-@pytest.mark.parametrize(
     "more", [{"null_text": "-"}, {"redact": [{"field": "bytes"}]}, {"host_field": "h"}]
 )
 @pytest.mark.parametrize("own", [[], [{"name": "time", "type": "string"}]])

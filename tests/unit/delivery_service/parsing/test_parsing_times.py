@@ -47,16 +47,6 @@ FORMATS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("offset", "expected"),
-    [("-240", "14:00:00"), ("+000", "10:00:00"), ("+330", "04:30:00"), ("-0060", "11:00:00")],
-)
-def test_an_offset_in_minutes_is_subtracted(offset: str, expected: str) -> None:
-    found = read("%Y-%m-%d %H:%M:%S%o", f"2026-11-21 10:00:00{offset}", "2026-11-22T00:00:00Z")
-    assert found == ms(f"2026-11-21T{expected}Z")
-    assert read("%H:%M:%S%o", f"10:00:00{offset[1:]}", "2026-11-22T00:00:00Z") is None, "no sign"
-
-
 @given(st.sampled_from(FORMATS), st.datetimes(dt.datetime(1971, 1, 1), dt.datetime(2068, 1, 1)))
 def test_full_formats_agree_with_strptime(time_format: str, local: dt.datetime) -> None:
     text = local.strftime(time_format)
