@@ -1,7 +1,8 @@
 """Candidates for tables: columns between commas, semicolons, tabs, bars or spaces, with their names.
 
 Names come from a header row, or from a comment such as `#Fields: date time` (W3C, Zeek). Values in
-quotes or brackets may contain the delimiter, and in quotes line feeds. A date and a clock in adjacent columns are one time.
+quotes or brackets may contain the delimiter, and in quotes line feeds. A date and a clock in
+adjacent columns are one time.
 """
 
 from __future__ import annotations
