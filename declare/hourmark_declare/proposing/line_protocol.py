@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from hourmark_declare.proposing.candidate import MESSAGE, Candidate
-from hourmark_declare.proposing.column_names import unique_names
 from hourmark_declare.proposing.file_sample import FileSample, allow_trailing_cr, text_type
 from hourmark_declare.proposing.hosts import choose_host_key, host_rank
 from hourmark_declare.proposing.lines.key_parts import keys_in_order
+from hourmark_declare.proposing.tables.column_names import unique_names
 from hourmark_declare.proposing.times.time_formats import choose_time_format
 from hourmark_declare.proposing.value_types import (
     FIELDS_MAX,

@@ -11,7 +11,6 @@ from typing import Final
 
 from hourmark_declare.line_trial import LineResult, LineTrial, ReadContext
 from hourmark_declare.proposing.candidate import Candidate
-from hourmark_declare.proposing.columns import delimited_candidates, spaced_candidates
 from hourmark_declare.proposing.confidence import (
     GOOD,
     Assessment,
@@ -34,6 +33,7 @@ from hourmark_declare.proposing.structured import (
     logfmt_candidates,
     syslog_body_candidates,
 )
+from hourmark_declare.proposing.tables.columns import delimited_candidates, spaced_candidates
 
 _STRUCTURED: Final[Sequence[CandidateSource]] = (
     json_line_candidates,

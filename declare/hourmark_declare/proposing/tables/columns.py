@@ -15,9 +15,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from hourmark_declare.proposing.candidate import MESSAGE, Candidate
-from hourmark_declare.proposing.column_names import Column, guess_names, unique_names
 from hourmark_declare.proposing.file_sample import FileSample, allow_trailing_cr, text_type
 from hourmark_declare.proposing.hosts import choose_host_key
+from hourmark_declare.proposing.tables.column_names import Column, guess_names, unique_names
 from hourmark_declare.proposing.times.time_formats import TimeChoice, choose_time_format
 from hourmark_declare.proposing.times.timestamps import find_common_timestamp
 from hourmark_declare.proposing.value_types import NUMBER_PATTERNS, infer_text_type, optional_field
