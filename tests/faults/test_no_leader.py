@@ -34,7 +34,12 @@ from hourmark_etl.ledger.database import CLOSER, Database
 from hourmark_infra.stack import LocalStack
 from hourmark_verify.demo.demo import leading_broker
 
-pytestmark = [pytest.mark.stack, pytest.mark.chaos, pytest.mark.timeout(3600)]
+pytestmark = [
+    pytest.mark.stack,
+    pytest.mark.chaos,
+    pytest.mark.timeout(3600),
+    pytest.mark.usefixtures("mirror_runs"),
+]
 SCENE = {"names": ("full", "empty"), "cluster": "both"}
 
 SHORT_S, LONG_S, POLL_S = 60.0, 180.0, 1.0

@@ -14,10 +14,13 @@ from typing import Any, Final
 from hourmark.avro.fields import FIELD_NAME
 from hourmark.avro.framing import ENVELOPE_NAMES
 from hourmark_declare.proposing.hosts import choose_host_key
+from hourmark_declare.proposing.times.time_formats import choose_time_format
 from hourmark_declare.proposing.value_types import infer_json_type
+from hourmark_declare.proposing.vocabulary import names_time, time_key_rank
 
 _DEPTH_MAX: Final = 4
-_NESTED_MIN: Final = 0.5  # share of the rows that have a nested value
+_MOST: Final = 0.9  # share of the rows that must have a nested time
+_NESTED_MIN: Final = 0.1  # share of the rows that have a nested value
 _COMMON_NAMES: Final = {  # of keys of the Elastic Common Schema and others, joined by dots
     "log.level": "level",
     "log.severity": "level",
@@ -37,7 +40,7 @@ def choose_keys(rows: Sequence[Mapping[str, Any]], excluded: set[str]) -> dict[s
     """Choose the values of JSON objects that need a field name other than their key.
 
     These are values whose key is not a valid field name or is reserved, because every event has a
-    field with this name. They are also nested values that at least half of the objects have. Lists,
+    field with this name. They are also nested values that at least 10% of the objects have. Lists,
     objects and values without a common type are not chosen.
 
     Args:
@@ -83,6 +86,40 @@ def nested_host_field(rows: Sequence[Mapping[str, Any]], paths: Mapping[str, Pat
     }
     key = choose_host_key(columns, len(rows), is_exact=True)
     return next((name for name, path in paths.items() if ".".join(path) == key), None)
+
+
+def nested_time(
+    rows: Sequence[Mapping[str, Any]], paths: Mapping[str, Path], written_ms: int
+) -> tuple[str, str] | None:
+    """Return the field and the format of the event time inside nested objects.
+
+    At least 90% of the rows must have it, and one of its keys must indicate a time. A time that is
+    the same in all rows is only selected if there is no other.
+
+    Args:
+        rows: Rows of which the values have not been moved.
+        paths: Path of each value that may be the time, with the name of its field.
+        written_ms: Time of the file's last modification in Unix milliseconds.
+
+    Returns:
+        The name and the time format; None if there is no such time.
+    """
+    names = {path: name for name, path in paths.items()}
+    values: dict[Path, list[Any]] = {}
+    for row in rows:
+        for path, value in _scalars(row):
+            if len(path) > 1 and path in names:
+                values.setdefault(path, []).append(value)
+    found: list[tuple[bool, int, int, str, str]] = []
+    for path, of in values.items():
+        if len(of) < _MOST * len(rows) or not any(map(names_time, path)):
+            continue
+        texts = [str(value) for value in of]
+        if (choice := choose_time_format(texts, written_ms)) is not None:
+            is_constant = len({*texts}) == 1 < len(texts)
+            rank = min(map(time_key_rank, path))
+            found.append((is_constant, rank, len(path), names[path], choice.format))
+    return min(found)[3:] if found else None
 
 
 def _scalars(row: Mapping[str, Any], path: Path = ()) -> Iterator[tuple[Path, Any]]:

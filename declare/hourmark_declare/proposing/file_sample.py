@@ -137,15 +137,15 @@ def allow_trailing_cr(pattern: str, sample: FileSample) -> str:
     """Adapt a line pattern to a file with CR LF line ends, so that no value includes the CR.
 
     Args:
-        pattern: Regular expression for a line without its LF. It is adapted only if it ends with
-            `.*)`, the end of a group for the rest of the line.
+        pattern: Regular expression for a line without its LF.
         sample: First and last lines of the file.
 
     Returns:
-        The pattern with an optional CR after its last group. The pattern is unchanged if at most
-        half of the lines end with a CR, or if it cannot be adapted.
+        The pattern with an optional CR at its end; unchanged if at most half of the lines end with
+        a CR.
     """
     lines = sample.lines
-    if 2 * sum(line.endswith(b"\r") for line in lines) <= len(lines) or not pattern.endswith(".*)"):
+    if 2 * sum(line.endswith(b"\r") for line in lines) <= len(lines):
         return pattern
-    return f"{pattern.removesuffix('.*)')}.*?)\\r?"
+    lazy = f"{pattern.removesuffix('.*)')}.*?)" if pattern.endswith(".*)") else pattern
+    return f"{lazy}\\r?"

@@ -44,6 +44,7 @@ _UNSTAMPED_MIN: Final = (
 _CONTINUATION: Final = re.compile(
     rb"[ \t]+\S|Traceback \(|Caused by: |\w+(?:\.\w+)*(?:Error|Exception)\b"
 )
+_OFFSET_MINUTES: Final = re.compile(rb"[+-][0-8]\d[05](?![\d:.-])")
 _STAMPED_MIN: Final = 0.02  # a smaller share of lines with one does not begin records
 _NO_HOST: Final = re.compile(
     rf"(?i:{LEVELS})|stdout|stderr|\d+(?:\.\d+)?[a-z]{{0,2}}|[A-Z]|[^A-Za-z0-9_].*|.*[=\])]"
@@ -381,9 +382,25 @@ def _timestamped(
         record_start=f"^{template.start}" if records else "",
         catches_all=True,
         zone=zone,
-        doubts=(*choice.doubts, *(zone_doubts(zone) if zone else ())),
+        doubts=(
+            *choice.doubts,
+            *(zone_doubts(zone) if zone else ()),
+            *_offset_doubts(sample.lines, found),
+        ),
         notes=() if found.form.is_dated else (no_date,),
     )
+
+
+def _offset_doubts(lines: Sequence[bytes], found: CommonTimestamp) -> list[str]:
+    # Offsets in minutes, as in `10.00.00.123456-240` of Db2, are no part of any time format.
+    offsets = [_OFFSET_MINUTES.match(lines[n], end) for n, (_, end) in found.spans.items()]
+    if not found.spans or 2 * offsets.count(None) > len(offsets):
+        return []
+    first = next(match[0].decode() for match in offsets if match is not None)
+    return [
+        f"the offset in minutes behind the times, such as {first}, is not applied: they are read "
+        "in the zone of the source"
+    ]
 
 
 def zone_doubts(zone: str) -> list[str]:

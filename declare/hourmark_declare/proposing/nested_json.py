@@ -1,8 +1,8 @@
 """Infers a pattern that captures a time and other values from JSON objects with the same structure.
 
-The payload `json` can only read a time from a top-level key. If the time is nested, as in logs of
-MongoDB or OpenTelemetry, a regular expression captures it from the text of the line, together with
-values that nearly all lines have in the same order. The whole line is kept as message.
+The payload `json` can read a time from nested objects, but not from a list. If the time is within a
+list, as in logs of OpenTelemetry, a regular expression captures it from the text of the line,
+together with values that nearly all lines have in the same order. The whole line is kept as message.
 """
 
 from __future__ import annotations
@@ -62,11 +62,10 @@ class NestedFields(NamedTuple):
 
 
 def infer_nested_fields(lines: Sequence[bytes], written_ms: int) -> NestedFields | None:
-    """Infer a regular expression for JSON lines whose timestamp is inside a nested object or list.
+    """Infer a regular expression for JSON lines whose timestamp is inside a list.
 
-    An event type can only have a time field at the top level of JSON objects. Lines with a nested
-    time are therefore parsed as text, with a regular expression that captures the time and other
-    values.
+    The setting `keys` of an event type only names keys of objects. Lines with a time inside a list
+    are therefore parsed as text, with a regular expression that captures the time and other values.
 
     Args:
         lines: Lines of a log file. Lines that are not JSON objects are ignored.

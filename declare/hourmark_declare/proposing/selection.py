@@ -11,7 +11,6 @@ from typing import Final
 
 from hourmark_declare.line_trial import LineResult, LineTrial, ReadContext
 from hourmark_declare.proposing.candidate import Candidate
-from hourmark_declare.proposing.columns import delimited_candidates, spaced_candidates
 from hourmark_declare.proposing.confidence import (
     GOOD,
     Assessment,
@@ -28,16 +27,19 @@ from hourmark_declare.proposing.free_text import (
     timestamped_candidates,
     untimed_candidates,
 )
+from hourmark_declare.proposing.line_protocol import line_protocol_candidates
 from hourmark_declare.proposing.structured import (
     json_line_candidates,
     logfmt_candidates,
     syslog_body_candidates,
 )
+from hourmark_declare.proposing.tables.columns import delimited_candidates, spaced_candidates
 
 _STRUCTURED: Final[Sequence[CandidateSource]] = (
     json_line_candidates,
     access_log_candidates,
     logfmt_candidates,
+    line_protocol_candidates,
     syslog_body_candidates,
     syslog_candidates,
     delimited_candidates,

@@ -5,11 +5,16 @@ from __future__ import annotations
 import collections
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from hourmark_declare.proposing.candidate import MESSAGE, Candidate
-from hourmark_declare.proposing.declared_keys import Path, choose_keys, nested_host_field
+from hourmark_declare.proposing.declared_keys import (
+    Path,
+    choose_keys,
+    nested_host_field,
+    nested_time,
+)
 from hourmark_declare.proposing.file_sample import FileSample, text_type
 from hourmark_declare.proposing.hosts import choose_host_key
 from hourmark_declare.proposing.nested_json import infer_nested_fields
@@ -37,15 +42,17 @@ _HEADER_FIELDS: Final = ("program", "pid")
 def json_line_candidates(sample: FileSample) -> Iterator[Candidate]:
     """Yield the format of a log file that consists of JSON objects.
 
-    The fields, their types, the host and the event time are inferred from the sample. An object may
-    span several lines if the first of them begins with `{`.
+    The fields, their types, the host and the event time are inferred from the sample. The time may
+    be inside a nested object. An object may span several lines if the first of them begins with
+    `{`.
 
     Args:
         sample: First and last lines of a log file.
 
     Yields:
-        One candidate format. If only a nested object contains a time, another format that captures
-        the nested time is yielded first. Nothing if the sample contains no JSON objects.
+        One candidate format. If only a list of objects contains a time, another format that
+        captures this time with a regular expression is yielded first. Nothing if the sample
+        contains no JSON objects.
     """
     rows, start, name = parse_json_objects(sample.lines), "", "JSON lines"
     if 2 * len(rows) < len(sample.lines) and (records := _joined_objects(sample.lines)):
@@ -54,10 +61,13 @@ def json_line_candidates(sample: FileSample) -> Iterator[Candidate]:
         return
     more = {"name": _MORE, "type": {"type": "map", "values": "string"}}
     time = detect_time_settings(rows, sample.written_ms)
-    if time.get("time") == "observed" and not start:
-        yield from _nested(sample)
     host = _host_key(rows)
     paths = choose_keys(rows, {_MORE, time.get("time_field", ""), host or ""})
+    if time.get("time") == "observed":
+        if (nested := nested_time(rows, paths, sample.written_ms)) is not None:
+            time = {"time_field": nested[0], "time_format": nested[1]}
+        elif not start:
+            yield from _nested(sample)
     rows = [move_declared_keys(row, paths) for row in rows]
     host = host or nested_host_field(rows, paths)
     coerced = _numbers_in_quotes(rows, {time.get("time_field", ""), host or ""})
@@ -65,16 +75,16 @@ def json_line_candidates(sample: FileSample) -> Iterator[Candidate]:
     fields = [optional_field(of["name"], coerced.get(of["name"], of["type"][1])) for of in fields]
     line: dict[str, Any] = {"payload": "json", **time, "unknown": "keep", "unknown_field": _MORE}
     line |= {"host_field": host} if host else {}
-    line |= _keys_setting(paths, fields, host)
+    line |= _keys_setting(paths, fields, {host, time.get("time_field")})
     chosen = [of["name"] for of in fields if of["name"] in coerced]
     line |= {"coerce": chosen} if chosen else {}
     yield Candidate(form=name, line=line, fields=(*fields, more), record_start=start)
 
 
 def _keys_setting(
-    paths: Mapping[str, Path], fields: Sequence[Mapping[str, Any]], host: str | None
+    paths: Mapping[str, Path], fields: Sequence[Mapping[str, Any]], others: Collection[str | None]
 ) -> dict[str, Any]:
-    declared = {host, *(field["name"] for field in fields)}
+    declared = {*others, *(field["name"] for field in fields)}
     keys = {
         name: path[0] if len(path) == 1 else [*path]
         for name, path in paths.items()
@@ -110,7 +120,7 @@ def logfmt_candidates(sample: FileSample) -> Iterator[Candidate]:
     more = {"name": _MORE, "type": {"type": "map", "values": "string"}}
     settings = {"unknown": "keep", "unknown_field": _MORE}
     settings |= {"host_field": host} if host else {}
-    settings |= _keys_setting(paths, fields, host)
+    settings |= _keys_setting(paths, fields, {host})
     if time.get("time") == "observed" and _have_date_and_time(rows):
         line = {"payload": "logfmt", **settings}
         yield Candidate(form="logfmt", line=line, fields=(*fields, more), format="syslog")
@@ -225,7 +235,7 @@ def _nested(sample: FileSample) -> Iterator[Candidate]:
     line |= {"host_field": "host"} if found.has_host else {}
     fields = [optional_field(name, of) for name, of in found.types.items()]
     yield Candidate(
-        form="JSON lines with the time within an object",
+        form="JSON lines with the time within a list",
         line=line,
         fields=(*fields, optional_field(MESSAGE, text_type(sample))),
         catches_all=True,

@@ -11,6 +11,7 @@ from tests.support.log_formats import (
     further_servers,
     further_systems,
     held_back,
+    irregular,
     loggers,
     more_platforms,
     more_servers,
@@ -49,4 +50,5 @@ FURTHER: Final[list[LogFormat]] = [
     *varied_apps.FORMATS,
     *loggers.FORMATS,
     *partial.FORMATS,
+    *irregular.FORMATS,
 ]

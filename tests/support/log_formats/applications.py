@@ -188,7 +188,7 @@ FORMATS: Final[list[LogFormat]] = corpus(
         "program": "orders",
         "numbers": (9,),
     },
-    github_webhook={"record": _github, "numbers": (7,)},
+    github_webhook={"record": _github, "payload": "json", "numbers": (7,)},
     csv_header={
         "header": ("id,created_at,server,user,amount,note",),
         "record": _csv,

@@ -141,6 +141,8 @@ FORMATS: Final[list[LogFormat]] = corpus(
             f"cpu,host=web-{n % 3 + 1},cpu=cpu0 usage={12.5 + n},idle={n + 3}i {int(when(n).timestamp()) * 10**9 + 123456789}"
         ),
         "time": FIRST,
+        "host": "web-1",
+        "numbers": (12.5, 3),
     },
     airflow_task={
         "record": lambda n: (

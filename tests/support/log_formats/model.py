@@ -84,9 +84,11 @@ class Expected:
         level: Value of the first record's level; None if its lines have no level.
         program: Value of the first record's program, logger or component; None if there is none.
         numbers: Values of the first record that are declared as numbers.
+        texts: Values of the first record that are the whole texts of fields.
         unparsed: Records that do not fit: the broken line and header rows.
         multiline: Whether records consist of several lines.
         cri: Whether the tailer reads the file as a container log.
+        doubted: Whether the user is asked, because the time may be wrong.
     """
 
     payload: str | tuple[str, ...] = "pattern"
@@ -95,9 +97,11 @@ class Expected:
     level: str | None = None
     program: str | None = None
     numbers: Sequence[float] = ()
+    texts: Sequence[str] = ()
     unparsed: int = 1
     multiline: bool = False
     cri: bool = False
+    doubted: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

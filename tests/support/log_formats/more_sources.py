@@ -146,6 +146,7 @@ FORMATS: Final[list[LogFormat]] = corpus(
             }
         ),
         "numbers": (1,),
+        "payload": "json",
     },
     cri_json={
         "record": lambda n: (

@@ -62,7 +62,8 @@ def score(proposal: Proposal, expected: Expected) -> Mapping[str, bool]:
         "level": _among(values, LEVEL_FIELDS, expected.level),
         "program": _among(values, PROGRAM_FIELDS, expected.program),
         "numbers": all(number in numbers for number in expected.numbers),
-        "confidence": proposal.safest is None,
+        "texts": {*expected.texts} <= {*map(str, values.values())},
+        "confidence": (proposal.safest is not None) == expected.doubted,
         "unparsed": proposal.records - proposal.fitting == expected.unparsed,
         "records": bool(candidate.record_start) == expected.multiline
         and (getattr(candidate, "container_log", False) == expected.cri),

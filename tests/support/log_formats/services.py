@@ -186,6 +186,7 @@ FORMATS: Final[list[LogFormat]] = corpus(
         "level": "I",
         "program": "NETWORK",
         "numbers": (22943,),
+        "payload": "json",
     },
     elasticsearch={
         "record": _elasticsearch,

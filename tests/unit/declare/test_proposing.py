@@ -482,14 +482,26 @@ def test_a_header_row_names_columns_and_is_no_row(tmp_path: Path) -> None:
     assert first.fields == {"id": 0, "Price_USD": 0.5, "message": None}
 
 
-def test_a_time_within_json_is_read_by_a_pattern(tmp_path: Path) -> None:
+def test_a_time_within_json_is_read_by_its_keys(tmp_path: Path) -> None:
     rows = [
         json.dumps({"t": {"$date": f"2026-11-21T10:00:{n:02}Z"}, "s": "I", "id": n, "msg": '"x"'})
         for n in range(40)
     ]
+    found = proposal(tmp_path, *rows)
+    first = found.examples[0]
+    assert first.time == "2026-11-21T10:00:00.000Z"
+    assert first.fields == {"s": "I", "id": 0, "msg": '"x"', "more": {}}
+    assert found.candidate.line["keys"] == {found.candidate.line["time_field"]: ["t", "$date"]}
+
+
+def test_a_time_within_a_list_of_json_is_read_by_a_pattern(tmp_path: Path) -> None:
+    rows = [
+        json.dumps({"log": [{"time": f"2026-11-21T10:00:{n:02}Z", "level": "info"}], "id": n})
+        for n in range(40)
+    ]
     first = proposal(tmp_path, *rows).examples[0]
     assert first.time == "2026-11-21T10:00:00.000Z"
-    assert (first.fields["s"], first.fields["id"]) == ("I", 0)
+    assert (first.fields["level"], first.fields["id"]) == ("info", 0)
     assert first.fields["message"] == rows[0]
 
 

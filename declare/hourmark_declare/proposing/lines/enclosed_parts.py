@@ -11,10 +11,12 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from hourmark_declare.proposing.candidate import MESSAGE
 from hourmark_declare.proposing.lines.message_shape import infer_shape
 from hourmark_declare.proposing.lines.part_names import bracket_name, quantity_name, split_ids
 from hourmark_declare.proposing.lines.part_search import (
     IDENTIFIER,
+    MOST,
     QUANTITY,
     SPACE,
     LineCursor,
@@ -49,6 +51,9 @@ _LEVEL_FORMS: Final = (  # with the patterns of both texts in their order
     (_LEVEL_BEHIND, r"[^/:|,\[\]]+?", r"\w+"),
     (_LEVEL_AHEAD, r"\w+", r"[^\[\]<>]*?"),
 )
+_ID_PAIR: Final = re.compile(r"(?P<pid>\d+)(?P<mark>[:/,])[ \t]*(?P<tid>\d+)")
+_AROUND_MESSAGES: Final = {"<": ">", "[": "]", "(": ")"}
+_MESSAGES_MIN: Final = 5
 _MARKS_MIN: Final = 10  # records; the same sign in fewer may be a value
 _KEYED: Final = re.compile(r"(?P<key>[A-Za-z][A-Za-z0-9_]*)(?P<mark> |[:=] ?)(?P<value>\S.*)")
 _RARE_MIN: Final = 3  # records; fewer may be damaged
@@ -166,6 +171,9 @@ class EnclosedSearch(PartSearch):
         if (counted := _counted(values)) is not None:
             pattern, groups = counted
             return f"(?P<{{0}}>{pattern})", {"context": [*values], **groups}
+        if (ids := _id_pair(bare)) is not None:
+            pattern, groups = ids
+            return f"{padding}{pattern}{padding}", groups
         if (named := split_ids([value.strip() for value in values])) is not None:
             pattern = f"{SPACE}*{named.pattern}{SPACE}*"
             return pattern, {bracket_name(named.names): [*named.names], **named.others}
@@ -318,6 +326,40 @@ class EnclosedSearch(PartSearch):
         return LinePart(pattern, ends, {"spans": column}, is_optional=True)
 
 
+def enclosed_message(rests: Sequence[str]) -> str | None:
+    """Return a regular expression for messages in brackets, as in `<BEA-000365> <started>`.
+
+    The brackets are no part of the message. A message without them matches, too.
+
+    Args:
+        rests: Messages, each the text of a record after its other fields.
+
+    Returns:
+        The expression, with the group `message`; None unless at least 90% of the messages, and at
+        least five, are in brackets of the same kind.
+    """
+    chars = collections.Counter(rest[:1] for rest in rests).most_common(1)
+    opening = chars[0][0] if chars else ""
+    if opening not in _AROUND_MESSAGES or len(rests) < _MESSAGES_MIN:
+        return None
+    closing = _AROUND_MESSAGES[opening]
+    inside = sum(_is_enclosed(rest.rstrip(), opening, closing) for rest in rests)
+    if inside < MOST * len(rests):
+        return None
+    begin, end = quote_pattern(opening), quote_pattern(closing)
+    return rf"{begin}?(?P<{MESSAGE}>.*?)(?:{end}\s*)?"
+
+
+def _is_enclosed(text: str, opening: str, closing: str) -> bool:
+    # Whether the bracket at the begin is closed at the end, and not before.
+    depth = 0
+    for at, char in enumerate(text):
+        depth += (char == opening) - (char == closing)
+        if depth == 0:
+            return at == len(text) - 1 > 0
+    return False
+
+
 def _counted(values: Sequence[str]) -> tuple[str, dict[str, list[str | None]]] | None:
     # Several numbers between the same words, as in `A IN www. udp 40 false 512`. The groups of the
     # pattern begin with number 1.
@@ -352,6 +394,21 @@ def _kind(text: str) -> str:
     # What a text begins with, apart from white space: a bracket, a word or something else.
     begin = text.lstrip(" \t:")[:1]
     return begin if begin in _BRACKETED else "word" if begin.isalnum() else "other"
+
+
+def _id_pair(values: Sequence[str]) -> tuple[str, dict[str, list[str | None]]] | None:
+    # The ids of a process and its thread, as in `980: 9970`; a clock has no more than two digits.
+    found = [match for value in values if (match := _ID_PAIR.fullmatch(value)) is not None]
+    marks = {match["mark"] for match in found}
+    if len(found) < len(values) or len(marks) != 1:
+        return None
+    groups: dict[str, list[str | None]] = {
+        name: [match[name] for match in found] for name in ("pid", "tid")
+    }
+    texts = [match[name] for match in found for name in ("pid", "tid")]
+    if infer_text_type(texts) != "long" or max(map(len, texts)) <= 2:
+        return None
+    return rf"(?P<{{0}}>\d+){marks.pop()}{SPACE}*(?P<{{1}}>\d+)", groups
 
 
 def _inner_name(mark: str) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import graphlib
+import itertools
 import re
 from collections.abc import Sequence
 from typing import Final
@@ -16,7 +18,12 @@ from hourmark_declare.proposing.lines.part_search import (
     escape_braces,
 )
 from hourmark_declare.proposing.value_types import NUMBER_PATTERNS, infer_text_type
-from hourmark_declare.proposing.vocabulary import LEVEL_PATTERN, are_levels, quote_pattern
+from hourmark_declare.proposing.vocabulary import (
+    LEVEL_PATTERN,
+    are_levels,
+    is_level,
+    quote_pattern,
+)
 
 _PAIR: Final = r"([A-Za-z_][\w.@-]*)=(\S*)[ \t]+"
 _PAIRS: Final = re.compile(rf"(?P<x>(?:{_PAIR})*)(?={LEVEL_PATTERN}(?:[ \t]|$))")
@@ -24,6 +31,10 @@ _PAIRS_BEFORE_NAME: Final = re.compile(
     rf"(?P<x>(?:{_PAIR})*)(?=[A-Za-z_][\w.-]*(?:(?:::?|/)[\w.-]+)*:[ \t])"
 )
 _PAIRS_MAX: Final = 12  # different keys before the level or a name
+_NAMED_LEVEL: Final = re.compile(
+    r"(?P<key>LEVEL|Level|level|SEVERITY|Severity|severity)[ \t]*:[ \t]*(?P<x>[A-Za-z]+)\b"
+)
+_LEVELS_MAX: Final = 12  # different ones
 _COUNTS: Final = re.compile(r"(?P<key>[A-Za-z_]\w*):\d+(?:\.\d+)? [A-Za-z_]\w*:[\w.]")
 
 
@@ -65,6 +76,20 @@ class KeySearch(PartSearch):
         literal = f"{quote_pattern(key)}{mark}" + (f"{SPACE}+" if space is None else space)
         return LinePart(literal, ends, {})
 
+    def find_named_level(self, cursors: Sequence[LineCursor]) -> LinePart | None:
+        """Return a level behind its key, as in `LEVEL: Event`, whatever the other levels are."""
+        if not self._state.time_read or "level" in self._state.types:
+            return None
+        found = self._matching(cursors, _NAMED_LEVEL)
+        values = [match["x"] for match in found.values()]
+        known = sum(map(is_level, values))
+        if not self._enough(found) or 2 * known < len(values) or len({*values}) > _LEVELS_MAX:
+            return None
+        key = collections.Counter(match["key"] for match in found.values()).most_common(1)[0][0]
+        ends = {n: match.end() for n, match in found.items()}
+        pattern = rf"{key}{SPACE}*:{SPACE}*(?P<{{0}}>[A-Za-z]+)\b"
+        return LinePart(pattern, ends, {"level": [*values]})
+
     def find_optional_pairs(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         """Return `key=value` pairs that may be absent in some records, or None if there are none.
 
@@ -77,7 +102,7 @@ class KeySearch(PartSearch):
         is_behind = "level" in self._state.types
         found = self._matching(cursors, _PAIRS_BEFORE_NAME if is_behind else _PAIRS)
         rows = [dict(re.findall(_PAIR, match["x"])) for match in found.values()]
-        keys = _in_order([[*row] for row in rows])
+        keys = keys_in_order([[*row] for row in rows])
         if not self._enough(found) or not 0 < len(keys) <= _PAIRS_MAX:
             return None
         pattern, values = "", dict[str, list[str | None]]()
@@ -130,15 +155,20 @@ class KeySearch(PartSearch):
         return LinePart(quote_pattern(literal), ends, {})
 
 
-def _in_order(rows: Sequence[Sequence[str]]) -> list[str]:
-    # The keys of all rows in the order that each row has them; empty if rows differ in it.
-    ordered: list[str] = []
-    for row in sorted(rows, key=len, reverse=True):
-        at = 0
-        for key in row:
-            if key not in ordered:
-                ordered.insert(at, key)
-            elif ordered.index(key) < at:
-                return []
-            at = ordered.index(key) + 1
-    return ordered
+def keys_in_order(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the keys of all rows in the order that each row has them.
+
+    Args:
+        rows: Keys of each row.
+
+    Returns:
+        The different keys; empty if rows differ in their order.
+    """
+    sorter = graphlib.TopologicalSorter[str]()
+    for row in rows:
+        for before, key in itertools.pairwise(("", *row)):
+            sorter.add(key, *((before,) if before else ()))
+    try:
+        return [*sorter.static_order()]
+    except graphlib.CycleError:
+        return []

@@ -53,6 +53,9 @@ _CHANNEL_LEVEL: Final = re.compile(
 )
 _LEVEL_WORD: Final = re.compile(r"(?P<x>[A-Za-z]{3,12})(?::|(?=[ \t|\[]))")
 _IDENTIFIER: Final = re.compile(rf"(?:(?P<x>{IDENTIFIER})|-+)(?=[\s\])]|$)")
+_ANY_BRACKET: Final = re.compile(r"^\[\\\[<\(\]\??")  # at the begin of a form of a level
+_NEARLY_ALL: Final = 0.97  # levels in brackets: others are in the tails of broken lines
+_PADDED_NUMBER: Final = re.compile(r"[ \t]*\d+(?=[\s,;|:\])])")  # behind a sign, as in `980: 9970`
 _SOME: Final = 0.1  # share of records that have an id, or begin with white space to be aligned
 _COLORED_SPACE: Final = r"(?:[ \t]|\x1b\[[\d;]*m)"  # with escape sequences of terminals
 
@@ -94,6 +97,7 @@ class PartRecognizer(PartSearch):
             self._space,
             self._quote_at_time,
             self._keys.find_delimited_value,
+            self._keys.find_named_level,
             self._level,
             self._channel_level,
             self._enclosed.find_quoted,
@@ -148,7 +152,8 @@ class PartRecognizer(PartSearch):
         is_indented = all(cursor.at == 0 for cursor in cursors) and len(ends) >= _SOME * len(
             cursors
         )
-        if is_indented or (self._state.time_read and 2 * len(ends) > len(cursors)):
+        is_padded = ends and self._enough(self._matching(cursors, _PADDED_NUMBER))
+        if is_indented or is_padded or (self._state.time_read and 2 * len(ends) > len(cursors)):
             return LinePart(f"{space}*", ends, {}, is_optional=True)
         return None
 
@@ -179,6 +184,9 @@ class PartRecognizer(PartSearch):
                 > (share if self._state.time_read or not self._state.has_time else MOST)
                 * self._state.records
             ):
+                bracketed = {n: match for n, match in found.items() if match[0][0] == "["}
+                if not self._state.has_time and len(bracketed) >= _NEARLY_ALL * len(found):
+                    pattern, found = _ANY_BRACKET.sub(r"\\[", pattern), bracketed
                 values: list[str | None] = [match["level"] for match in found.values()]
                 if all(str(value).upper() in COMMON_LEVELS.split("|") for value in values):
                     pattern = pattern.replace(LEVELS, COMMON_LEVELS)

@@ -21,6 +21,7 @@ from hourmark_declare.proposing.hosts import (
     host_rank,
     is_constant_host,
 )
+from hourmark_declare.proposing.lines.enclosed_parts import enclosed_message
 from hourmark_declare.proposing.lines.line_parts import PartRecognizer
 from hourmark_declare.proposing.lines.message_keys import message_pattern
 from hourmark_declare.proposing.lines.message_shape import infer_shape
@@ -135,6 +136,7 @@ class _Inference:
         self._names: dict[str, int] = {}
         self._start = ""
         self._fields = 0
+        self._pieces_to_level = 0
         self._has_empty = False
 
     def infer(self) -> Template:
@@ -163,6 +165,7 @@ class _Inference:
             ]
             if "level" in part.values:  # which half of the records may have
                 self._state.needed = MOST * len(cursors)
+                self._pieces_to_level = len(behind)
         return self._finished(before, behind, cursors)
 
     def _jump(self, before: str, cursors: list[LineCursor]) -> tuple[str, list[LineCursor]]:
@@ -265,7 +268,13 @@ class _Inference:
     def _finished(
         self, before: str, pieces: Sequence[_Piece], cursors: Sequence[LineCursor]
     ) -> Template:
-        behind = _nested(pieces) if self._state.has_time else "".join(of.text for of in pieces)
+        required = 0 if self._state.has_time else self._pieces_to_level or len(pieces)
+        behind = "".join(of.text for of in pieces[:required])
+        others = pieces[required:]
+        if self._state.has_time or any(of.lacking for of in others):
+            behind += _nested(others)
+        else:
+            behind += "".join(of.text for of in others)
         if "level_letter" in self._state.types and "level" not in self._state.types:
             self._state.types = {
                 "level" if name == "level_letter" else name: of
@@ -299,6 +308,8 @@ class _Inference:
         # The pattern of the message with what is behind it, and the types of keys in the message.
         rests, delimiter = [cursor.rest for cursor in cursors], find_delimiter(cursors)
         if not (columns := find_trailing_columns(rests, delimiter)):
+            if (enclosed := enclosed_message(rests)) is not None:
+                return enclosed, {}
             return message_pattern(
                 rests, {*self._state.types, "time"}, multiline=self._state.multiline
             )

@@ -2,7 +2,7 @@
 
 Captured are numbers, such as `Query_time: 2.5` in the slow query log of MySQL, and the texts of keys
 that name a host, a level or a program, such as `component="CcmExec"`. Keys in brackets of their own
-have any value: `[Priority: 2]`. If the messages have more numbers between the same words, those are
+have any value: `[Priority: 2]`. So have keys in columns of a record of several lines. If the messages have more numbers between the same words, those are
 captured instead.
 """
 
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from hourmark.avro.framing import ENVELOPE_NAMES
 from hourmark_declare.proposing.candidate import MESSAGE
-from hourmark_declare.proposing.hosts import host_rank
+from hourmark_declare.proposing.hosts import first_host_key, host_rank
 from hourmark_declare.proposing.lines.message_shape import infer_shape
 from hourmark_declare.proposing.lines.part_search import SPACE
 from hourmark_declare.proposing.value_types import NUMBER_PATTERNS, infer_text_type
@@ -32,6 +32,11 @@ _KEYED: Final = re.compile(
     r"(?<![\w.-])(?P<key>[A-Za-z_]\w*)(?P<mark>[ \t]*[=:][ \t]*|\()(?P<quote>\"?)"
     r"(?:(?P<number>-?\d+(?:\.\d+)?)(?=[\"\s,;)\]]|$)|(?P<text>[A-Za-z0-9][^\s,;()\"<>]*))"
 )
+_CELL_TEXT: Final = r"\S+(?: [^\s:]+){0,3}"  # no further key
+_CELL: Final = re.compile(  # as in `PID     : 4711         TID : 12`, over several lines
+    rf"(?m)(?:^|(?<=[ \t]{{2}}))(?P<key>[A-Za-z_]\w*)[ \t]*:[ \t]+(?P<value>{_CELL_TEXT})(?=[ \t]{{2}}|[ \t]*$)"
+)
+_CELL_MARK: Final = "cell"
 _IN_BRACKETS: Final = re.compile(
     r"\[(?P<key>[A-Za-z][\w.-]*(?: [A-Za-z][\w.-]*)?)(?P<mark>[:=]|[ ](?=\"))"
     r"[ \t]*(?P<quote>\"?)(?P<value>[^\[\]\"\n]+)(?P=quote)\]"
@@ -74,7 +79,7 @@ def message_pattern(
     Returns:
         A tuple of the regular expression and the Avro types of the captured values, with group
         names as keys. The group `message` contains all other groups. A message without a key in
-        brackets matches without the values, too. If there are fewer than five
+        brackets or columns matches without the values, too. If there are fewer than five
         messages or no such keys, the expression matches any text, and the types are empty.
     """
     shape = None if multiline else infer_shape(rests, taken)
@@ -87,7 +92,7 @@ def message_pattern(
     keyed = _keyed_pattern(rests, taken, multiline=multiline)
     if multiline and not keyed[1]:
         shape = infer_shape([rest.partition("\n")[0] for rest in rests], taken)
-    if shape is not None and len(shape.types) > len(keyed[1]):
+    if shape is not None and shape.numbers > len(keyed[1]):
         further = r"(?:\n.*?)?" if multiline else ""
         return f"(?P<{MESSAGE}>{_lazy(shape.pattern)}{further}|.*)", shape.types
     return keyed
@@ -123,7 +128,15 @@ def _keyed_pattern(
         for key, found in places.items()
         if len(found) >= _MOST * len(rests) and key.lower() not in _WHOLE and key not in taken
     }
-    named = {key: name for key in frequent if (name := _name(key, frequent[key], taken))}
+    host = first_host_key(
+        key for key, found in frequent.items() if not all(of.value.isdigit() for of in found)
+    )
+    others = {*taken} if host is None else {*taken, "host"}
+    named = {
+        key: name
+        for key, found in frequent.items()
+        if (name := _name(key, found, taken if key == host else others))
+    }
     has_brackets = any(frequent[key][0].is_in_brackets for key in named)
     if len(named) < (1 if multiline or has_brackets else 2):
         return plain
@@ -134,13 +147,18 @@ def _keyed_pattern(
             continue
         of_type = infer_text_type([place.value for place in found])
         types[name] = "string" if name in ("host", "level") else of_type
+        if found[0].mark == _CELL_MARK:
+            value = NUMBER_PATTERNS.get(types[name], _CELL_TEXT)
+            pattern += rf".*?\b{quote_pattern(key)}{SPACE}*:{SPACE}+(?P<{name}>{value})"
+            continue
         if found[0].is_in_brackets:
             value = NUMBER_PATTERNS.get(types[name], _IN_BRACKETS_TEXT)
             pattern += rf".*?\[{quote_pattern(key)}{_between(found)}(?P<{name}>{value})\"?\]"
             continue
         value = NUMBER_PATTERNS.get(types[name], _TEXT)
         pattern += rf".*?\b{quote_pattern(key)}{_between(found)}(?P<{name}>{value})"
-    otherwise = "?|.*" if has_brackets else ""
+    has_cells = any(frequent[key][0].mark == _CELL_MARK for key in named)
+    otherwise = "?|.*" if has_brackets or has_cells else ""  # few records may lack one
     return f"(?P<{MESSAGE}>{pattern}.*{otherwise})", types
 
 
@@ -150,6 +168,8 @@ def _keys(text: str, *, multiline: bool) -> Iterator[tuple[str, _Place]]:
             match["key"],
             _Place(match.start(), f"[{match['mark']}", match["quote"], match["value"]),
         )
+    for match in _CELL.finditer(text) if multiline else ():
+        yield match["key"], _Place(match.start(), _CELL_MARK, "", match["value"])
     for match in _KEYED.finditer(text):
         mark, key = match["mark"], match["key"]
         if match["number"] is not None:
@@ -175,6 +195,8 @@ def _name(key: str, found: Sequence[_Place], taken: set[str]) -> str | None:
     if len(plain) > 1 and plain in PROGRAM_KEYS and is_text and found[0].mark == "=":
         few = len(set(values)) <= max(0.2 * len(values), 3)
         return plain if few else None
+    if found[0].mark == _CELL_MARK and is_text:
+        return key if plain not in {*taken, *ENVELOPE_NAMES, MESSAGE} else None
     if found[0].is_in_brackets:
         plain = re.sub(r"\W+", "_", plain, flags=re.ASCII)
         return plain if plain not in {*taken, *ENVELOPE_NAMES, MESSAGE} else None

@@ -31,16 +31,18 @@ _ATOM: Final = re.compile(
 )
 _ADDRESS: Final = r"\d{1,3}(?:\.\d{1,3}){3}"
 _NAME: Final = re.compile(r"[A-Za-z][\w.-]{2,}")
+_ANY_NAME: Final = re.compile(r"[A-Za-z][\w.-]*")
 _BEFORE: Final = re.compile(r"([A-Za-z_][\w.-]*)[=:\[(]\s*$")
 _BEHIND: Final = re.compile(rf"{_UNIT}[ \t]([A-Za-z]+)")
-_LAST_WORD: Final = re.compile(r"([A-Za-z_]+)\W*$")
+_LAST_WORD: Final = re.compile(r"(?:^|[^,A-Za-z_])([A-Za-z_]+)\W*$")  # of no list, as `qr,rd,ra`
+_NO_NAMES: Final = frozenset(("true", "false", "null", "none", "yes", "no"))
 
 
 class MessageShape(NamedTuple):
     """A regular expression for messages that have the same words and different numbers.
 
     For messages such as `generated 512 bytes in 12 msecs`, it contains the words and captures the
-    two numbers.
+    two numbers. Words that differ and are few are captured, too.
 
     Attributes:
         pattern: Regular expression for a whole message.
@@ -49,6 +51,11 @@ class MessageShape(NamedTuple):
 
     pattern: str
     types: dict[str, str]
+
+    @property
+    def numbers(self) -> int:
+        """Return how many numbers the expression captures."""
+        return sum(of in NUMBER_PATTERNS for of in self.types.values())
 
 
 class _Column(NamedTuple):
@@ -77,7 +84,7 @@ def infer_shape(texts: Sequence[str], taken: set[str]) -> MessageShape | None:
     (length, count), *_ = collections.Counter(map(len, words)).most_common(1)
     if count >= _MOST * len(words) and length > 0:
         same = [of for of in words if len(of) == length]
-        columns = [_column(column) for column in zip(*same, strict=True)]
+        columns = [_column(column, _ANY_NAME) for column in zip(*same, strict=True)]
         return _rendered(columns, [], taken, space=space)
     first = _common(words)
     last = _common([of[len(first) :][::-1] for of in words])[::-1]
@@ -97,11 +104,11 @@ def _common(words: Sequence[Sequence[str]]) -> list[_Column]:
     return columns
 
 
-def _column(words: Sequence[str]) -> _Column:
+def _column(words: Sequence[str], name: re.Pattern[str] = _NAME) -> _Column:
     shapes = [_ATOM.sub(lambda match: "\1" if match["address"] else "\0", word) for word in words]
     (shape, count), *_ = collections.Counter(shapes).most_common(1)
     if count < _MOST * len(words):
-        few = len({*words}) <= max(3, 0.1 * len(words)) and all(map(_NAME.fullmatch, words))
+        few = len({*words}) <= max(3, 0.1 * len(words)) and all(map(name.fullmatch, words))
         return _Column(None, [], [*words] if few else [])
     chosen = [word for word, of in zip(words, shapes, strict=True) if of == shape]
     found = [[of["number"] for of in _ATOM.finditer(word) if of["number"]] for word in chosen]
@@ -134,17 +141,10 @@ class _Names:
         self.types: dict[str, str] = {}
         self._taken = {*taken, *ENVELOPE_NAMES, MESSAGE, "time", "level"}
 
-    def add_component(self) -> str:
-        """Add the text field `component`.
-
-        Returns:
-            The name of the field; an empty text if the name is already in use.
-        """
-        if "component" in self._taken:
-            return ""
-        self._taken.add("component")
-        self.types["component"] = "string"
-        return "component"
+    def add_word(self, values: Sequence[str]) -> str:
+        """Return `component` for the first names of at least three letters; otherwise `word`."""
+        is_component = "component" not in self._taken and all(map(_NAME.fullmatch, values))
+        return self._added("component" if is_component else "word", "string")
 
     def add(self, before: str, behind: str, values: Sequence[str]) -> str:
         unit = re.match(_UNIT, behind.lstrip())
@@ -153,18 +153,21 @@ class _Names:
         elif unit is not None and unit[0] in TIME_UNITS:
             name = "duration"
         elif (word := _BEHIND.match(behind) or _LAST_WORD.search(before)) is not None:
-            name = word[1]
+            name = "number" if word[1].lower() in _NO_NAMES else word[1]
         else:
             name = "number"
         plain = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_").lower()
         plain = plain if FIELD_NAME.fullmatch(plain) else "number"
         plain = f"log_{plain}" if plain in ENVELOPE_NAMES or plain in (MESSAGE, "time") else plain
+        return self._added(plain, infer_text_type(values))
+
+    def _added(self, plain: str, of_type: str) -> str:
         number, unique = 1, plain
         while unique in self._taken:
             number += 1
             unique = f"{plain}_{number}"
         self._taken.add(unique)
-        self.types[unique] = infer_text_type(values)
+        self.types[unique] = of_type
         return unique
 
 
@@ -173,8 +176,8 @@ def _patterns(columns: Sequence[_Column], names: _Names) -> list[str]:
     patterns = []
     for index, column in enumerate(columns):
         if column.shape is None:
-            name = names.add_component() if column.names else ""
-            patterns.append(rf"(?P<{name}>[A-Za-z][\w.-]+)" if name else _WORD_PATTERN)
+            name = names.add_word(column.names) if column.names else ""
+            patterns.append(rf"(?P<{name}>[A-Za-z][\w.-]*)" if name else _WORD_PATTERN)
             continue
         pattern, at = "", 0
         numbers = iter(column.numbers)

@@ -34,6 +34,8 @@ _WITH_IDS: Final = re.compile(
 _WITH_CONTEXT: Final = re.compile(r"(?P<name>[A-Za-z_][\w./+-]*)(?P<context>[(<\[]\S*[)>\]])?")
 _PADDED_LINE: Final = re.compile(r"[ \t]+(?=:\d+$)")  # as in `salt.master      :123`
 _COMPONENT: Final = re.compile(r"[A-Za-z][A-Za-z_-]*(?: [A-Za-z][\w-]*){0,2}(?::[\w:.]+)?")
+_UNIX_TIME: Final = re.compile(r"1[0-9]{9}|1[0-9]{12}")
+_FEW: Final = 10  # numbers; so few may be ids, whatever they are
 _CLOSING: Final = {"[": "]", "(": ")", "<": ">"}
 
 
@@ -143,15 +145,21 @@ def bracket_name(values: Sequence[str]) -> str:
 
 
 def may_be_process_ids(values: Sequence[str]) -> bool:
-    """Return whether integers may be process ids, rather than levels from 0 to 9.
+    """Return whether integers may be process ids, rather than levels from 0 to 9 or times.
 
     Args:
-        values: Texts that consist of digits.
+        values: Texts that consist of digits, with an optional sign.
 
     Returns:
-        False if there are at least ten values, and all are less than 10.
+        False if all values have a sign. Also False if there are at least ten values, and all are
+        less than 10, or all are Unix time in seconds or milliseconds.
     """
-    return len(values) < 10 or any(len(value) > 1 for value in values)
+    if all(value.startswith(("+", "-")) for value in values):
+        return False
+    if len(values) < _FEW:
+        return True
+    is_time = all(map(_UNIX_TIME.fullmatch, values))
+    return not is_time and any(len(value) > 1 for value in values)
 
 
 def word_name(values: Sequence[str], *, after_time: bool) -> str:

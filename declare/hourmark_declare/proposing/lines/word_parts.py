@@ -48,13 +48,13 @@ _LOGGER: Final = re.compile(r"(?P<x>[A-Za-z_$][\w$-]*(?:(?:\.|::?|/|\$)[\w$<>-]+
 _COLON_WORD: Final = re.compile(r"(?P<x>[^\s:|\[\](<{\"']\S*?)[ \t]*:(?:[ \t]+|$)")
 _NAME_PATTERN: Final = (  # of several words, and with parentheses: `DiskLocal (default)`
     r"[A-Za-z_][^\s:|()\[\]\"']*(?:::?[^\s:|()\[\]\"']+)*"
-    r"(?: [A-Za-z_][\w.-]*){0,3}(?: \([^()\n]*\))?"
+    r"(?: [A-Za-z_][\w.-]*){0,3}(?: \([^()\n]*\)|\([A-Za-z_][^()\n]*\))?"
 )
 _PLAIN_NAME: Final = r"[A-Za-z_][\w.-]*(?: [A-Za-z_][\w.-]*){0,3}"
 _NAMED_PID: Final = re.compile(rf"(?P<x>{_PLAIN_NAME})\[(?P<pid>\d+)\]:?(?=[ \t]|$)")
 _COLON_NAME: Final = re.compile(rf"(?P<x>{_NAME_PATTERN})[ \t]*:(?:[ \t]+|$)")
 _COLON_NAME_PATTERN: Final = f"(?P<{{0}}>{escape_braces(_NAME_PATTERN)})" + r"[ \t]*:(?:[ \t]+|$)"
-_PARENTHESES: Final = re.compile(r" \([^()]*\)$")
+_PARENTHESES: Final = re.compile(r" ?\([^()]*\)$")
 _BEHIND_SLASH: Final = re.compile(r"(?P<x>[A-Za-z_][\w.$-]*)(?=[ \t:]|$)")
 _TIGHT_COLON: Final = re.compile(r"(?P<x>[A-Za-z_][\w.-]*):")
 _BEFORE_BRACKET: Final = re.compile(r"(?P<x>[^\s\[\]]+)\](?=[ \t]|$)")

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 from hourmark_declare.proposing.times.timestamps import (
     RFC3339_PATTERN,
     TimestampFormat,
+    join_short_dates,
     match_timestamp,
 )
 from hourmark_delivery_service.parsing.times.formats import TimeContext, TimeFormat
@@ -19,6 +20,7 @@ _MOST: Final = 0.97
 _RFC3339: Final = re.compile(RFC3339_PATTERN)
 _DAY_MS: Final = 86_400_000
 _NEAR_MS: Final = 2 * _DAY_MS  # between the last time in a file and its last modification
+_AHEAD_MS: Final = 10**15  # is added to the distance of times that are ahead
 _FARTHER: Final = 10  # times as far from it as another order's: that order is wrong
 _FUTURE_S: Final = 900
 
@@ -59,7 +61,9 @@ def choose_time_format(values: Sequence[str], written_ms: int) -> TimeChoice | N
     if _are_nearly_all(sum(_RFC3339.fullmatch(text) is not None for text in texts), len(texts)):
         return TimeChoice(RFC3339_PATTERN, "rfc3339")
     found = [match_timestamp(text) for text in texts]
-    forms = [form for form in found if form is not None and form.is_dated]
+    dated = [form for form in found if form is not None and form.is_dated]
+    joined = join_short_dates(dated)
+    forms = [joined[form] for form in dated]
     counts = collections.Counter(form.format for form in forms).most_common(1)
     if not counts or not _are_nearly_all(counts[0][1], len(texts)):
         return None
@@ -81,7 +85,7 @@ def choose_order(form: TimestampFormat, texts: Sequence[str], written_ms: int) -
     Orders that do not match nearly all timestamps are excluded. Of the others, the function prefers
     the order in which the latest timestamp is closest to the file's last modification, and at most
     one day after it. An order in which timestamps of the same day would be months apart is not
-    selected.
+    selected. Dates with dots, such as 03.04.2026, are in day-month order unless they are excluded.
 
     Args:
         form: Format of the timestamps, with the alternative orders in `others`.
@@ -109,12 +113,14 @@ def choose_order(form: TimestampFormat, texts: Sequence[str], written_ms: int) -
     for order, times in read.items():
         if len(times) >= _MOST * most:
             ahead = max(times) - context.observed_at_ms
-            distances[order] = abs(ahead) + (10**15 if ahead > _DAY_MS else 0)
+            distances[order] = abs(ahead) + (_AHEAD_MS if ahead > _DAY_MS else 0)
             spans[order] = max(times) - min(times)
     best = min(distances, key=lambda order: distances[order] if written_ms else 0)
     shortest = min(spans, key=lambda order: spans[order])
     if max(spans.values()) > 10 * spans[shortest] + _DAY_MS:  # days that seem to be months
         return TimeChoice(form.pattern, shortest)
+    if "%d.%m.%Y" in form.format and distances.get(form.format, _AHEAD_MS) < _AHEAD_MS:
+        return TimeChoice(form.pattern, form.format)
     if "%p" in best:  # written where the month comes first
         return TimeChoice(form.pattern, next(iter(distances)))
     if len(distances) == 1 or distances[best] <= _NEAR_MS:

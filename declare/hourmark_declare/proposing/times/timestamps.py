@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import collections
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from hourmark_declare.proposing.times.zone_names import ABBREVIATION_PATTERN, NAME_PATTERN
@@ -48,10 +48,12 @@ _DATES: Final[Sequence[tuple[str, tuple[str, ...]]]] = (
     (rf"{_LONG_MONTH} \d{{1,2}}, \d{{4}}", ("%B %d, %Y",)),
     (rf"\d{{1,2}} {_LONG_MONTH} \d{{4}}", ("%d %B %Y",)),
     (r"\d\d\.\d\d\.\d\d", ("%d.%m.%y", "%y.%m.%d")),
-    (r"\d\d\.\d\d\.\d{4}", ("%d.%m.%Y", "%m.%d.%Y")),
+    (r"\d{1,2}\.\d{1,2}\.\d{4}", ("%d.%m.%Y", "%m.%d.%Y")),
     (r"\d{1,2}/\d{1,2}/\d{4}", ("%m/%d/%Y", "%d/%m/%Y")),
     (r"\d\d-\d\d-\d{4}", ("%d-%m-%Y", "%m-%d-%Y")),
     (r"\d\d/\d\d/\d\d", ("%y/%m/%d", "%m/%d/%y", "%d/%m/%y")),
+    (r"\d{1,2}/\d{1,2}/\d\d", ("%m/%d/%y", "%d/%m/%y")),
+    (r"\d{1,2}\.\d{1,2}\.\d\d", ("%d.%m.%y",)),
     (r"\d\d-\d\d-\d\d", ("%y-%m-%d", "%m-%d-%y", "%d-%m-%y")),
     (rf"{_DAY_NAME} {_MONTH} [ \d]\d", ("%a %b %e",)),
     (rf"{_MONTH} [ \d]\d", ("%b %e",)),
@@ -231,6 +233,31 @@ def match_timestamp(text: str) -> TimestampFormat | None:
     )
 
 
+def join_short_dates(forms: Iterable[TimestampFormat]) -> dict[TimestampFormat, TimestampFormat]:
+    """Return the format that dates have together with shorter ones in the same place.
+
+    Dates such as 9/30/26 and 10/01/26 are of one format: the second is not 2010-01-26.
+
+    Args:
+        forms: Formats of the timestamps that all lines of a file have in the same place.
+
+    Returns:
+        Maps each format to itself, or to the format of the shorter dates if it may be this one.
+    """
+    different = dict.fromkeys(forms)
+    return {
+        form: next(
+            (
+                short._replace(pattern=form.pattern)
+                for short in different
+                if short.format in form.others and form.format not in (short.format, *short.others)
+            ),
+            form,
+        )
+        for form in different
+    }
+
+
 def _dated_match(match: re.Match[str], date: str, formats: tuple[str, ...]) -> TimestampMatch:
     between, clock = match["between"], match["clock"]
     clock_pattern, clock_format = _clock_of(clock)
@@ -323,13 +350,19 @@ def find_common_timestamp(lines: Sequence[bytes]) -> CommonTimestamp | None:
     written = sum(bool(line.strip()) for line in lines)
     places: dict[tuple[str, int], _Place] = {}
     texts = [line.decode("latin-1") for line in lines]
+    found: dict[int, list[tuple[int, TimestampMatch]]] = {}
     for index, text in enumerate(texts):
         for one in find_timestamps(text):
             words = len(_ENCLOSED.sub("x", text[: one.start]).split())
-            place = places.setdefault((_without_fraction(one.form.format), words), _Place({}, {}))
+            found.setdefault(words, []).append((index, one))
+    for words, matches in found.items():
+        forms = join_short_dates(one.form for _, one in matches)
+        for index, one in matches:
+            form = forms[one.form]
+            place = places.setdefault((_without_fraction(form.format), words), _Place({}, {}))
             if index not in place.spans:
                 place.spans[index] = one.start, one.end
-                place.forms[one.form] = place.forms.get(one.form, 0) + 1
+                place.forms[form] = place.forms.get(form, 0) + 1
     if not places:
         return None
     places |= _merged(places, written)

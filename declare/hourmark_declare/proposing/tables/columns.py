@@ -1,7 +1,8 @@
 """Candidates for tables: columns between commas, semicolons, tabs, bars or spaces, with their names.
 
 Names come from a header row, or from a comment such as `#Fields: date time` (W3C, Zeek). Values in
-quotes or brackets may contain the delimiter. A date and a clock in adjacent columns are one time.
+quotes or brackets may contain the delimiter, and in quotes line feeds. A date and a clock in
+adjacent columns are one time.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from hourmark_declare.proposing.candidate import MESSAGE, Candidate
-from hourmark_declare.proposing.column_names import Column, guess_names, unique_names
 from hourmark_declare.proposing.file_sample import FileSample, allow_trailing_cr, text_type
 from hourmark_declare.proposing.hosts import choose_host_key
+from hourmark_declare.proposing.tables.column_names import Column, guess_names, unique_names
 from hourmark_declare.proposing.times.time_formats import TimeChoice, choose_time_format
 from hourmark_declare.proposing.times.timestamps import find_common_timestamp
 from hourmark_declare.proposing.value_types import NUMBER_PATTERNS, infer_text_type, optional_field
@@ -40,6 +41,7 @@ _DELIMITERS: Final = {
 _FIELDS_COMMENT: Final = re.compile(r"#\s*[Ff]ields:?[ \t]+(?P<names>.+)")
 _NAME: Final = re.compile(r"[A-Za-z_@#][\w .()/%#@:$\[\]-]{0,60}")
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"(?=[ \t]|$)|\[[^\[\]]*\](?=[ \t]|$)|\S+')
+_TIME_WORDS_MIN: Final = 3  # a date and a clock are in columns of their own
 _SPACED_MIN: Final = 5  # fewer columns between spaces are a text rather than a table
 _PLAIN_WORD: Final = re.compile(r"[A-Za-z][A-Za-z'-]*[.,:;!?]?")
 _WITH_UNIT: Final = re.compile(
@@ -65,9 +67,9 @@ def delimited_candidates(sample: FileSample) -> Iterator[Candidate]:
     """
     lines = _written_lines(sample)
     for delimiter in _DELIMITERS:
+        yield from _quoted_records(sample, lines, delimiter)
         if sum(delimiter in line for line in lines) < _MOST * len(lines) - 5:
             continue
-        yield from _quoted_records(sample, lines, delimiter)
         rows = [_split(line, delimiter) for line in lines if not line.startswith("#")]
         if is_padded := _are_padded(rows, delimiter):
             rows = [[cell.strip(" ") for cell in row] for row in rows]
@@ -77,17 +79,28 @@ def delimited_candidates(sample: FileSample) -> Iterator[Candidate]:
 def _quoted_records(
     sample: FileSample, lines: Sequence[str], delimiter: str
 ) -> Iterator[Candidate]:
-    # Rows that begin with a time, of which some have line feeds between quotes.
+    # Rows of which some have line feeds between quotes, and that begin with a column of times, or
+    # with columns of one line before it.
     if sum(line.count('"') % 2 for line in lines) < 2:
         return
     found = find_common_timestamp(sample.lines)
-    if found is None or any(start > 1 for start, _ in found.spans.values()):
+    if found is None:
         return
     texts = [line.decode(errors="replace").rstrip("\r") for line in sample.lines]
-    starts = [*found.spans, len(texts)]
-    records = ["\n".join(texts[at:behind]) for at, behind in itertools.pairwise(starts)]
-    rows = [_split(record, delimiter) for record in records]
-    start = f'^"?{found.form.pattern}"?{quote_pattern(delimiter)}'
+    behind = [texts[n][end:].removeprefix('"')[:1] for n, (_, end) in found.spans.items()]
+    if behind.count(delimiter) < _MOST * len(behind):
+        return
+    before = collections.Counter(
+        texts[n][:start].count(delimiter) for n, (start, _) in found.spans.items()
+    )
+    mark = quote_pattern(delimiter)
+    ahead = rf'(?:(?:"[^"\n]*"|[^"{_in_class(delimiter)}\n]*){mark})' * before.most_common(1)[0][0]
+    start = f'^{ahead}"?{found.form.pattern}"?{mark}'
+    starts = [n for n, text in enumerate(texts) if re.match(start, text)]
+    if not starts:
+        return
+    records = ["\n".join(texts[at:to]) for at, to in itertools.pairwise([*starts, len(texts)])]
+    rows = [_split(record, delimiter) for record in [*texts[: starts[0]], *records]]
     for candidate in _candidates(sample, lines, rows, delimiter):
         pattern = f"(?s){candidate.line['pattern']}" if "pattern" in candidate.line else ""
         if pattern:
@@ -108,9 +121,28 @@ def spaced_candidates(sample: FileSample) -> Iterator[Candidate]:
     Yields:
         At most one candidate format.
     """
-    lines = _written_lines(sample)
-    rows = [_TOKEN.findall(line) for line in lines if not line.startswith("#")]
-    yield from _candidates(sample, lines, rows, " ")
+    found = find_common_timestamp(sample.lines)
+    spans = {} if found is None else found.spans
+    rows = [
+        _spaced_cells(line, spans.get(number))
+        for number, line in enumerate(sample.lines)
+        if line.strip() and not line.startswith(b"#")
+    ]
+    yield from _candidates(sample, _written_lines(sample), rows, " ")
+
+
+def _spaced_cells(line: bytes, time: tuple[int, int] | None) -> list[str]:
+    # A time of several words, such as that of `ctime`, is one cell.
+    start, end = time or (0, 0)
+    stamp = line[start:end].decode(errors="replace")
+    is_bare = all(of in b" \t" for of in (line[max(start - 1, 0) : start], line[end : end + 1]))
+    if len(stamp.split()) < _TIME_WORDS_MIN or not is_bare:
+        return _TOKEN.findall(line.decode(errors="replace").rstrip("\r"))
+    before, behind = (
+        _TOKEN.findall(text.decode(errors="replace").rstrip("\r"))
+        for text in (line[:start], line[end:])
+    )
+    return [*before, stamp, *behind]
 
 
 def _written_lines(sample: FileSample) -> list[str]:
@@ -139,6 +171,8 @@ def _candidates(
     if width < (_SPACED_MIN if delimiter == " " else 3) or count < _MOST * len(rows) or count < 2:
         return
     table = [row for row in rows if len(row) == width]
+    if len(rows[0]) == width - 1 and _end_in_quotes(table):
+        table.insert(0, [*rows[0], MESSAGE])  # a header that does not name the text
     has_header = _is_header(table[0], table[1:])
     names = _names(lines, table[0], delimiter, has_header=has_header)
     if has_header:
@@ -159,6 +193,10 @@ def _candidates(
         is_named=names is not None,
         is_padded=is_padded,
     )
+
+
+def _end_in_quotes(table: Sequence[list[str]]) -> bool:
+    return all(row[-1][:1] == row[-1][-1:] == '"' for row in table)
 
 
 def _are_padded(rows: Sequence[list[str]], delimiter: str) -> bool:
@@ -334,9 +372,10 @@ def _candidate(
         )
     between = r"[ \t]+" if delimiter == " " else quote_pattern(delimiter)
     between = f"[ ]*{between}[ ]*" if is_padded else between
-    pattern = between.join(
-        _cell(column, time, delimiter, is_padded=is_padded) for column in columns
-    )
+    cells = [_cell(column, time, delimiter, is_padded=is_padded) for column in columns]
+    if columns[-1].name == MESSAGE and columns[-1].wrap == '"':
+        cells[-1] = f'"(?P<{MESSAGE}>.*?)"?'  # with what is behind it, if it is damaged
+    pattern = between.join(cells)
     lead = r"[ \t]*" if delimiter == " " else "[ ]*" if is_padded else ""
     has_message = MESSAGE in names
     rest = "" if has_message else f"(?P<{MESSAGE}>.*)"  # more columns, or a line that is no row
@@ -383,4 +422,5 @@ def _cell(column: Column, time: _Time | None, delimiter: str, *, is_padded: bool
 
 
 def _in_class(delimiter: str) -> str:
-    return quote_pattern(delimiter) if delimiter in "\t\x01\x1f^" else delimiter
+    # No value includes a CR at the end of the line.
+    return (quote_pattern(delimiter) if delimiter in "\t\x01\x1f^" else delimiter) + r"\r"

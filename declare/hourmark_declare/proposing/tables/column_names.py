@@ -71,7 +71,7 @@ def _guess(column: Column, taken: set[str], before: Sequence[str], *, is_last: b
     values = column.values
     if all(is_level(value) for value in values):
         return "level"
-    if "level" not in taken and not column.wrap and are_level_letters(values):
+    if "level" not in taken and not column.wrap and _are_level_letters(values):
         return "level"
     quoted = column.wrap == '"' and set(values) != {"-"}
     if quoted and all(REQUEST.fullmatch(value) for value in values):
@@ -88,6 +88,12 @@ def _guess(column: Column, taken: set[str], before: Sequence[str], *, is_last: b
     if is_last and not column.wrap and 10 * sum(" " in value for value in values) > 3 * len(values):
         return MESSAGE
     return _guess_origin(column, taken, before, is_last=is_last)
+
+
+def _are_level_letters(values: Sequence[str]) -> bool:
+    # At least two usual letters are needed: other columns have letters, too.
+    usual = {value.upper() for value in values} & {*"IWED"}
+    return len(usual) >= 2 and are_level_letters(values)
 
 
 def _guess_origin(column: Column, taken: set[str], before: Sequence[str], *, is_last: bool) -> str:

@@ -1,0 +1,1 @@
+"""Tables: columns between delimiters or spaces, with their names."""
