@@ -28,7 +28,7 @@ def commands(page: Page) -> list[Command]:
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_a_page_has_the_four_sections_each_with_content(page: Page) -> None:
-    assert page.text.startswith(f"# {page.name}\n\nFor operators on call when ")
+    assert page.text.startswith(f"# {page.name}\n\nThis runbook is for operators on call when ")
     assert tuple(page.sections) == SECTIONS
     assert all(text.strip() for text in page.sections.values())
     assert page.blocks(SEEN), "it shows how the fault looks"
