@@ -27,14 +27,13 @@ _GENERATED: Final = (
 )
 _HEAD: Final = f"""# Commands
 
-For users of the command line. After this page, you know which command does what, and where its
-options are described.
+This page lists all commands of Hourmark, states what each of them does, and links to its options.
 
 {_GENERATED}
 
-The option `--help` (or `-h`) of a command prints the same text in a terminal. Results are written
-to stdout, progress and logs to stderr. [Exit codes](exit-codes.md) lists the exit codes of all
-commands. In a checkout of the source, the command is `./hourmark`.
+To print the same text in a terminal, use the option `--help` (or `-h`) of a command. Commands write
+results to stdout, and progress and logs to stderr. [Exit codes](exit-codes.md) lists the exit codes
+of all commands. In a checkout of the source, the command is `./hourmark`.
 """
 _COMMON: Final = """## Common options
 
@@ -50,7 +49,7 @@ _SUBJECTS: Final = {
     "Search and verify": "the commands that search for lines and check the stored data",
     "Local stack": "the commands that start a local stack, or run on one",
     "Planning": "the commands that measure Kafka and estimate the size of a site",
-    "Development and shell": "the commands for contributors, and shell completion",
+    "Development and shell": "the commands for contributors and for shell completion",
 }
 # outside of code in backticks: an option, or a character that Markdown would interpret
 _OPTION: Final = re.compile(r"(?<![\w-])(--[a-z][a-z-]*)")
@@ -87,9 +86,7 @@ def _overview() -> Iterator[str]:
 def _page(title: str) -> Iterator[str]:
     yield f"# Commands: {title.lower()}\n"
     subject = _SUBJECTS[title]
-    yield _filled(
-        f"For users of {subject}. After this page, you know their arguments, options and examples."
-    )
+    yield _filled(f"This page describes the arguments, options and examples of {subject}.")
     yield f"\n{_GENERATED}\n"
     yield _filled(
         "The options `--config`, `--json` and `--help` are described under [common "

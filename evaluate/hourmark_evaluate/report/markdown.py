@@ -12,8 +12,8 @@ from hourmark_evaluate.report import published_figures, tables
 from hourmark_evaluate.results import Evaluation
 
 _INTRO: Final = """\
-For readers who decide whether to rely on Kafka. This page shows what a current version of Kafka lost, doubled or delayed under
-faults. `hourmark evaluate` repeats the trials.
+This page shows what a current version of Kafka lost, duplicated or delayed under faults. It helps you decide whether to rely on
+Kafka. To repeat the trials, run `hourmark evaluate`.
 
 The system that this project follows gave Kafka up for three reasons:
 
