@@ -14,10 +14,10 @@ from hourmark_infra.checks.chaos import chaos
 
 @pytest.fixture(autouse=True)
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(what: str) -> None:
-        raise UsageError(f"{what} not part of an installed Hourmark; use a checkout")
+    def refuse(subject: str) -> None:
+        raise UsageError(f"{subject} are not part of an installed Hourmark; use a checkout")
 
-    monkeypatch.setattr(module, "project", refuse)
+    monkeypatch.setattr(module, "checkout_root", refuse)
 
 
 def test_help_is_said_wherever_it_is_asked_for() -> None:
