@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from tests.support.documents import ROOT, console_commands
+from tests.support.documents import ROOT, console_lines
 from tests.support.page_shell import PageShell, page_shell
 from tests.support.waiting import wait_for
 
@@ -20,10 +20,7 @@ from hourmark_etl.operators.buckets.exits import BucketExit
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]
 
-COMMANDS = [
-    re.sub(r"\s{2,}", " ", command)
-    for command, _ in console_commands((ROOT / "docs" / "start" / "first-bucket.md").read_text())
-]
+COMMANDS = console_lines((ROOT / "docs" / "start" / "first-bucket.md").read_text())
 # from the event to the closed bucket: the page's three minutes, and two for a busy machine
 FIRST_BUCKET_S = 300.0
 JOBS = "kill %1 %2"  # of an interactive shell; here they are ended by their process ids

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.documents import ROOT, console_commands
+from tests.support.documents import ROOT, code_blocks, console_commands, console_lines
 from tests.support.page_shell import PageShell, page_shell
 from tests.support.runbooks import Command
 from tests.support.waiting import wait_for
@@ -41,7 +41,7 @@ def until(text: str, heading: str) -> str:
 
 def write_blocks(text: str, language: str, name_of: Callable[[str], Path]) -> None:
     """Write each code block whose first line is a comment with its file name."""
-    for block in re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL):
+    for block in code_blocks(text, language):
         file = name_of(block.splitlines()[0].removeprefix("# "))
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(block)
@@ -87,7 +87,7 @@ def delivered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LogFiles]:
         assert tuple(sorted(hours)) == TYPES, printed
         assert "no line of this run became a dead letter" in printed
         yield LogFiles(shell, hours)
-        for command, _ in console_commands(text.partition("\n## Clean up\n")[2]):
+        for command in console_lines(text.partition("\n## Clean up\n")[2]):
             shell.run(command)
 
 
@@ -204,7 +204,7 @@ class Machines:
 
     def write_configurations(self, text: str) -> None:
         """Write the configuration files of the page."""
-        for block in re.findall(r"```toml\n(.*?)```", text, re.DOTALL):
+        for block in code_blocks(text, "toml"):
             machine, file = block.splitlines()[0].removeprefix("# ").split(": ")
             assert machine == MACHINES[Path(file).name]
             Path(self.translated(machine, file)).write_text(self.translated(machine, block))
@@ -221,7 +221,7 @@ DAEMONS = (["tail", "--config"], ["etl", "run"])
 def test_three_machines_close_a_bucket(tmp_path: Path) -> None:
     """Not executed: the installation (`sudo`). Buckets are minutes, with one DataNode."""
     text = page("three-machines")
-    commands = [command for command, _ in console_commands(text)]
+    commands = console_lines(text)
     with page_shell(tmp_path, tmp_path / "home", str(ROOT / "hourmark")) as shell:
         shell.run(f"{ROOT / 'hourmark'} up --clusters 1 --bucket-seconds 60")
         machines = Machines(tmp_path, tmp_path / "home" / "stack" / "hourmark.toml")

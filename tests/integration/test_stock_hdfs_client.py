@@ -4,23 +4,22 @@ Hourmark's.
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 from tests.support.buckets import HOUR, TYPE, usual_plan
+from tests.support.documents import ROOT, code_blocks
 
 from hourmark.config.groups import StorageSettings
 from hourmark_etl.storage import open_storage
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "operate" / "list-buckets.md"
+PAGE = ROOT / "docs" / "operate" / "list-buckets.md"
 
 
 def snippet() -> str:
     """The documented lines of Python."""
-    (found,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    return str(found)
+    (found,) = code_blocks(PAGE.read_text(), "python")
+    return found
 
 
 def replaced(text: str, old: str, new: str) -> str:

@@ -36,7 +36,7 @@ _CODE: Final = re.compile(r"`([^`\n]+)`")
 _PATH: Final = re.compile(
     r"((?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:py|md|toml|json|yaml|lock)|…)(?:::(\w+))?"
 )
-_CONSOLE: Final = re.compile(r"^( *)```console\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
+_BLOCK: Final = re.compile(r"^( *)```(\w+)\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
 _COMMAND: Final = re.compile(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
 _LINK: Final = re.compile(r"\]\(([^)\s#]+)(?:#[^)]*)?\)")
@@ -95,17 +95,32 @@ def _bases() -> Iterator[Path]:
         yield from room.glob("hourmark*")
 
 
-def console_commands(text: str) -> list[tuple[str, str]]:
-    """Return the commands of console blocks, each with the output that the page shows, or "".
+def fenced_blocks(text: str) -> list[tuple[str, str]]:
+    """Return the language and the content of each code block that names its language.
 
-    A command follows `$ `; continued lines are joined. Blocks may be indented, as within a numbered
-    list.
+    Blocks may be indented, as within a numbered list; their content is not.
+    """
+    return [(language, textwrap.dedent(body)) for _, language, body in _BLOCK.findall(text)]
+
+
+def code_blocks(text: str, language: str) -> list[str]:
+    """Return the content of each code block of a language."""
+    return [body for named, body in fenced_blocks(text) if named == language]
+
+
+def block_commands(block: str) -> list[tuple[str, str]]:
+    """Return the commands of a console block, each with the output that the block shows, or "".
+
+    A command follows `$ `; continued lines are joined.
     """
     return [
-        (command.replace("\\\n", " "), output)
-        for _, block in _CONSOLE.findall(text)
-        for command, output in _COMMAND.findall(textwrap.dedent(block))
+        (re.sub(r" *\\\n *", " ", command), output) for command, output in _COMMAND.findall(block)
     ]
+
+
+def console_commands(text: str) -> list[tuple[str, str]]:
+    """Return the commands of all console blocks of a page with their output."""
+    return [command for block in code_blocks(text, "console") for command in block_commands(block)]
 
 
 def console_lines(text: str) -> list[str]:
@@ -156,6 +171,19 @@ def hourmark_arguments(words: list[str]) -> list[str] | None:
             if word.endswith("/hourmark") or (word == "operator" and "run" in rest[:place]):
                 return rest[place + 1 :]
     return None
+
+
+def all_commands(
+    command: click.Command = root, words: tuple[str, ...] = ()
+) -> Iterator[tuple[str, click.Command]]:
+    """Yield a command and all commands below it, each with the words after `hourmark`."""
+    yield " ".join(words), command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for word in command.list_commands(context):
+            below = command.get_command(context, word)
+            assert below is not None
+            yield from all_commands(below, (*words, word))
 
 
 def resolved(words: list[str]) -> tuple[click.Command, list[str]]:

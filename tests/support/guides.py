@@ -8,16 +8,14 @@ commands after `$ `, each followed by lines of its output (`tests/support/runboo
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from tests.support.documents import ROOT
+from tests.support.documents import ROOT, fenced_blocks
 from tests.support.runbooks import Command, parse_commands
 
 FOLDER: Final = ROOT / "docs" / "how-to"
-_BLOCK: Final = re.compile(r"^( *)```(\w+)\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
 _FILE: Final = re.compile(r"# (\w[\w/.-]*\.toml)\n")
 
 
@@ -31,8 +29,7 @@ class ShownFile:
 
 def steps(page: str) -> Iterator[ShownFile | Command]:
     """Yield files and commands of a page's text, in its order."""
-    for _, language, body in _BLOCK.findall(page):
-        body = textwrap.dedent(body)
+    for language, body in fenced_blocks(page):
         if language == "toml" and (shown := _FILE.match(body)):
             yield ShownFile(shown[1], body)
         elif language == "console":

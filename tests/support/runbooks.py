@@ -8,20 +8,18 @@ backslash, and a line of output that ends with `…` before one that begins with
 from __future__ import annotations
 
 import re
-import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from tests.support.documents import ROOT
+from tests.support.documents import ROOT, block_commands, code_blocks
 from tests.support.waiting import wait_for
 
 from hourmark.process.alarms import RUNBOOKS
 
 SECTIONS: Final = ("What you see", "What it means", "What to do", "When it is over")
 SEEN, TO_DO, OVER = SECTIONS[0], SECTIONS[2], SECTIONS[3]
-_BLOCK: Final = re.compile(r"^( *)```console\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
 _ANY: Final = "…"
 
 Execute = Callable[[str], str]  # a command line; what it prints on stdout and stderr
@@ -79,10 +77,7 @@ class Page:
 
     def blocks(self, section: str) -> list[list[Command]]:
         """The commands of each console block."""
-        return [
-            list(parse_commands(textwrap.dedent(body)))
-            for _, body in _BLOCK.findall(self.sections[section])
-        ]
+        return [parse_commands(body) for body in code_blocks(self.sections[section], "console")]
 
     def play(
         self,
@@ -101,11 +96,12 @@ class Page:
             _play(command.filled(names), execute, within_s)
 
 
-def parse_commands(body: str) -> Iterator[Command]:
+def parse_commands(body: str) -> list[Command]:
     """The commands of a console block, in its order."""
-    for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
-        line, *output = re.sub(r" *\\\n *", " ", part).splitlines()
-        yield Command(line, tuple(_joined(filter(str.strip, output))))
+    return [
+        Command(line, tuple(_joined(filter(str.strip, output.splitlines()))))
+        for line, output in block_commands(body)
+    ]
 
 
 def _joined(output: Iterable[str]) -> list[str]:

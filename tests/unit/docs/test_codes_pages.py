@@ -1,19 +1,18 @@
-"""The pages of codes in docs/reference name each code that the product has, and no other."""
+"""The pages of codes in docs/reference name each code that the product has, and no other.
+
+Whether the commands in them exist: test_commands.py.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
-import shlex
 from collections.abc import Iterator
-from pathlib import Path
 
-import click
 import pytest
-from tests.support.documents import ROOT, resolved
+from tests.support.documents import ROOT, all_commands
 
 from hourmark import errors
-from hourmark.cli import root
 from hourmark.records.dead_letters import DeadLetterReason
 from hourmark.records.wire import TOPIC_UNAVAILABLE
 from hourmark_delivery_service import errors as service_errors
@@ -134,36 +133,16 @@ def test_the_codes_of_all_commands_are_those_of_the_errors() -> None:
     assert rows == ["0", *map(str, sorted(codes))]
 
 
-def leaves(command: click.Command, words: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
-    """The command and all below it with their help, without its name."""
-    yield " ".join(words), command.help or ""
-    if isinstance(command, click.Group):
-        context = click.Context(command)
-        for word in command.list_commands(context):
-            below = command.get_command(context, word)
-            assert below is not None
-            yield from leaves(below, (*words, word))
-
-
 def test_each_command_whose_help_has_an_exit_code_is_in_a_table() -> None:
     rows = "\n".join(line for line in EXIT_CODES.splitlines() if line.startswith("|"))
     named = {" ".join(code.split()[1:]) for code in re.findall(r"`(hourmark [^`]*)`", rows)}
     named |= {f"bucket {word}" for word in ("show", "wait")}
     told = [
         words
-        for words, text in leaves(root)
-        if re.search(r"exit code (is|shows)|exits with|Exit 1", " ".join(text.split()), re.I)
+        for words, command in all_commands()
+        if re.search(
+            r"exit code (is|shows)|exits with|Exit 1", " ".join((command.help or "").split()), re.I
+        )
     ]
     assert len(told) > 15
     assert [words for words in told if not any(n.startswith(words) for n in named)] == []
-
-
-def test_each_command_of_the_tables_exists_with_its_options() -> None:
-    for line in re.findall(r"`(hourmark [^`]*)`", EXIT_CODES):
-        command, arguments = resolved(shlex.split(line)[1:])
-        known = {option for parameter in command.params for option in parameter.opts}
-        assert {word for word in arguments if word.startswith("--")} <= known, line
-
-
-def test_each_program_of_the_tables_exists() -> None:
-    assert Path(ROOT / "tools" / "verify_bucket.py").is_file()

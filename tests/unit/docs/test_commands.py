@@ -12,12 +12,14 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from tests.faults.chaos.__main__ import chaos
 from tests.support.documents import (
     ROOT,
     console_lines,
     hourmark_arguments,
     resolved,
     simple_commands,
+    without_blocks,
 )
 
 from hourmark.cli import root
@@ -90,7 +92,6 @@ OTHERS = frozenset(
     ]
 )
 CODE = re.compile(r"`([^`]+)`")
-BLOCK = re.compile(r"^( *)```.*?^\1```", re.DOTALL | re.MULTILINE)
 NO_FILE = re.compile(r"'(.+)': No such file or directory|'(.+)' does not exist")
 
 
@@ -108,10 +109,29 @@ def mentioned(text: str) -> list[str]:
     return sorted(
         {
             re.sub(r"^(\./)?(hourmark )?", "hourmark ", " ".join(code.split()))
-            for code in CODE.findall(BLOCK.sub("", text))
+            for code in CODE.findall(without_blocks(text))
             if code.startswith(("hourmark ", "./hourmark ", "bucket "))
         }
     )
+
+
+MODULES = sorted(
+    {
+        name
+        for page in pages()
+        for name in re.findall(r"python -m ((?:bench|tools)\.\w+)", page.read_text())
+    }
+)
+
+
+def resolve(words: list[str]) -> tuple[click.Command, list[str]]:
+    """The command, also one of the fault tests, and the words after its name."""
+    command, rest = resolved(words)
+    if command.name == "chaos" and rest and not rest[0].startswith("-"):
+        inner = chaos.get_command(click.Context(chaos), rest[0])
+        assert inner is not None, words
+        return inner, rest[1:]
+    return command, rest
 
 
 def parse(arguments: list[str]) -> None:
@@ -120,7 +140,7 @@ def parse(arguments: list[str]) -> None:
     Raises:
         click.UsageError: The command line is invalid. A file that only its readers have is no error.
     """
-    command, words = resolved(arguments)
+    command, words = resolve(arguments)
     if command is root:
         return
     if "--config" in words:  # some commands read it as they parse
@@ -145,8 +165,17 @@ def test_every_command_of_a_console_block_parses(page: Path) -> None:
             arguments = hourmark_arguments(words)
             if arguments is None:
                 assert Path(words[0]).name in OTHERS, line
+                if words[:3] == [".venv/bin/python", "-m", "pytest"]:
+                    paths = [word for word in words[3:] if "/" in word]
+                    assert [path for path in paths if not (ROOT / path).exists()] == [], line
             else:
                 parse(arguments)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_that_is_run_exists(name: str) -> None:
+    path = ROOT / Path(*name.split(".")).with_suffix(".py")
+    assert "__main__" in path.read_text()
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
@@ -156,9 +185,12 @@ def test_every_command_that_is_mentioned_exists_with_its_options(page: Path) -> 
         if words[0] == "--help" or words[0].isupper():  # `hourmark COMMAND --help`
             continue
         try:
-            command, arguments = resolved(words)
+            command, arguments = resolve(words)
         except AssertionError as error:
             assert str(error).endswith("is a group, and no command"), line
+            continue
+        if command.name == "bench":  # passes its options on; the benchmark's own parser knows them
+            known_to_benchmarks(arguments)
             continue
         if command.context_settings.get("ignore_unknown_options"):
             continue  # passes its options on to another program
@@ -168,6 +200,24 @@ def test_every_command_that_is_mentioned_exists_with_its_options(page: Path) -> 
         assert {word for word in arguments if word.startswith("--")} <= known, line
         done = CliRunner().invoke(command, ["--help"])
         assert done.exit_code == 0 and "Usage:" in done.stdout
+
+
+def known_to_benchmarks(arguments: list[str]) -> None:
+    source = "".join(file.read_text() for file in (ROOT / "bench").glob("*.py"))
+    for name in arguments[:1]:
+        is_placeholder = name.isupper()  # `hourmark bench NAME`
+        assert is_placeholder or name.startswith("-") or (ROOT / "bench" / f"{name}.py").exists(), (
+            name
+        )
+    options = {word for word in arguments if word.startswith("--")} - {"--help"}
+    assert [option for option in options if f'"{option}"' not in source] == []
+
+
+def test_commands_are_found() -> None:
+    internals = [page for page in pages() if page.parent == DOCS / "internals"]
+    lines = [line for page in internals for line in console_lines(page.read_text())]
+    named = {line for page in internals for line in mentioned(page.read_text())}
+    assert len(lines) >= 5 and len(named) > 20 and len(MODULES) >= 5
 
 
 def test_commands_are_found_in_blocks() -> None:

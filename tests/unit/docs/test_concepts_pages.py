@@ -1,4 +1,4 @@
-"""docs/concepts: commands parse, ids are the parser's, and outputs are what the product prints.
+"""docs/concepts: ids are the parser's, and outputs are what the product prints.
 
 Outputs of `bucket why` and `bucket show` are compared with those of played histories
 (tests/support/simulator/world.py) after names and numbers are masked.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import shlex
 import tomllib
 from collections.abc import Iterator
 
@@ -27,7 +26,7 @@ from tests.support.closing import (
     until,
     wait_of,
 )
-from tests.support.documents import ROOT, console_lines, resolved
+from tests.support.documents import ROOT, console_commands
 from tests.support.simulator import producers as played
 from tests.support.simulator.sites import FURTHER
 from tests.support.simulator.truth import EDGE_PARTITIONS, FIRST_HOUR, make_template
@@ -99,16 +98,6 @@ def event_ids(of: ParsedRange) -> list[str]:
     return [str(RecordKey.decode(record.key).event_id) for record in of.records]
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_every_command_parses(page: str) -> None:
-    for command in console_lines(PAGES[page]):
-        words = shlex.split(command)
-        assert words[0] == "hourmark"
-        found, arguments = resolved(words[1:])
-        with found.make_context(found.name, arguments):
-            pass
-
-
 def test_the_followed_line_has_the_headers_and_ids_that_the_pages_show() -> None:
     life, ids = PAGES["life-of-an-event"], PAGES["ranges-and-ids"]
     headers = re.findall(r"^(Hourmark-\S+): (\S+)$", life, re.MULTILINE)
@@ -154,14 +143,13 @@ def masked(text: str) -> str:
 
 def outputs(page: str) -> list[str]:
     """What `bucket why` and `bucket show` print in the page's console blocks."""
-    found, command = [], ""
-    for block in re.findall(r"```console\n(.*?)```", PAGES[page], re.DOTALL):
-        for text in block.splitlines():
-            if text.startswith("$ "):
-                command = text
-            elif command.startswith(("$ hourmark bucket why", "$ hourmark bucket show")):
-                found.append(text)
-    return [text for text in found if text.strip() != "…"]
+    return [
+        text
+        for command, output in console_commands(PAGES[page])
+        if command.startswith(("hourmark bucket why", "hourmark bucket show"))
+        for text in output.splitlines()
+        if text.strip() != "…"
+    ]
 
 
 class Printed:

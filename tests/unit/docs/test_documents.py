@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-import shlex
 from pathlib import Path
 
 import pytest
-from tests.support.documents import ROOT, console_lines, documents, missing, named, resolved
+from tests.support.documents import ROOT, documents, missing, named
 
 PAGE = re.compile(r"\bdocs/[\w/.-]+\.md\b")
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
@@ -59,12 +58,3 @@ def test_what_is_there_by_a_short_name_is_found() -> None:
         )
         == []
     )
-
-
-@pytest.mark.parametrize(
-    "line", [line for line in console_lines(CONTRIBUTING) if line.startswith("./hourmark test")]
-)
-def test_a_command_of_contributing_parses(line: str) -> None:
-    command, arguments = resolved(shlex.split(line)[1:])
-    with command.make_context(command.name, arguments):
-        pass

@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 from tests.support.bucket_world import World
 from tests.support.clock import FakeClock
+from tests.support.documents import code_blocks
 from tests.support.guides import FOLDER, ShownFile, commands, steps
 from tests.support.rules_servers import MemoryRegistry, MemoryTopic, outside
 from tests.support.runbooks import Command
@@ -160,7 +161,7 @@ def test_a_guide_prints_what_it_shows(name: str, site: Site) -> None:
 
 @pytest.mark.parametrize("name", GUIDES)
 def test_a_block_of_settings_is_valid(name: str) -> None:
-    for block in re.findall(r"^ *```toml\n(.*?)^ *```", TEXTS[name], re.DOTALL | re.MULTILINE):
+    for block in code_blocks(TEXTS[name], "toml"):
         read = tomllib.loads(block)
         if read.keys() <= Config.model_fields.keys():
             config = Config.model_validate(read)
@@ -174,5 +175,5 @@ def test_every_stage_and_verdict_of_a_trace_is_explained() -> None:
 
 @pytest.mark.parametrize("name", GUIDES)
 def test_a_block_of_python_is_valid(name: str) -> None:
-    for block in re.findall(r"^```python\n(.*?)^```", TEXTS[name], re.DOTALL | re.MULTILINE):
+    for block in code_blocks(TEXTS[name], "python"):
         ast.parse(block)

@@ -1,7 +1,6 @@
 """docs/reference/metrics.md has each metric with its kind and labels.
 
-Further tests: tests/unit/etl/operators/test_operations_docs.py (ETL),
-tests/unit/producer/report/test_tailer_metrics.py, tests/unit/mirror/watch/test_watching.py.
+Those of the tailer: tests/unit/producer/report/test_tailer_metrics.py.
 """
 
 from __future__ import annotations

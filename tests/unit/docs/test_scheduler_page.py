@@ -6,17 +6,15 @@ from __future__ import annotations
 
 import ast
 import json
-import re
 import shlex
 import subprocess
-import textwrap
 from datetime import UTC, datetime
 from pathlib import Path
 
 import jinja2
 import pytest
 from tests.support.closed_hours import closed_manifest
-from tests.support.documents import resolved
+from tests.support.documents import code_blocks, resolved
 from tests.support.guides import FOLDER
 
 from hourmark.records.hours import Hour
@@ -28,8 +26,8 @@ HOUR = Hour.parse("2026-11-21T05")
 
 
 def block(language: str) -> str:
-    (body,) = re.findall(rf"^ *```{language}\n(.*?)^ *```", PAGE, re.DOTALL | re.MULTILINE)
-    return textwrap.dedent(body)
+    (body,) = code_blocks(PAGE, language)
+    return body
 
 
 @pytest.mark.parametrize("code", [2, *BucketExit])

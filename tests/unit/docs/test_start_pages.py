@@ -5,11 +5,10 @@ test_demo.py and test_run.py.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
-from tests.support.documents import ROOT, console_lines
+from tests.support.documents import ROOT, code_blocks, console_lines
 
 from hourmark.config.loading import load_config
 from hourmark.rules.event_types import read_declarations
@@ -26,7 +25,7 @@ OF_README = {
 
 
 def blocks(page: str, language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", (START / page).read_text(), re.DOTALL)
+    return code_blocks((START / page).read_text(), language)
 
 
 def configurations() -> dict[str, str]:

@@ -1,6 +1,6 @@
-"""Pages of docs/operate and docs/reference/metrics.md: every message, metric and stage exists.
+"""Pages of docs/operate: every message and stage exists.
 
-Whether commands parse: tests/unit/docs/test_commands.py.
+Whether commands parse: tests/unit/docs/test_commands.py. Metrics: tests/unit/docs/test_metrics_page.py.
 """
 
 from __future__ import annotations
@@ -12,16 +12,12 @@ import shlex
 from collections.abc import Iterator
 
 import pytest
-from prometheus_client import generate_latest
-from prometheus_client.parser import text_string_to_metric_families
 from tests.support.documents import ROOT
 from tools import verify_bucket
 
 from hourmark_etl.model import ClosingPhase
-from hourmark_etl.telemetry.metrics import EtlMetrics
 
 OPERATE = ROOT / "docs" / "operate"
-METRICS = (ROOT / "docs" / "reference" / "metrics.md").read_text()
 CODE = re.compile(r"`([^`]+)`")
 
 
@@ -65,34 +61,6 @@ def test_tables_of_messages_are_found() -> None:
 def test_a_message_of_the_documentation_is_one_that_is_said(message: str) -> None:
     fragments = [part.strip() for part in message.split("…") if part.strip()]
     assert fragments and all(fragment in said() for fragment in fragments), message
-
-
-def test_every_metric_is_documented_with_its_kind_and_labels_and_no_other() -> None:
-    documented = {}
-    for line in METRICS.splitlines():
-        cells = [cell.strip() for cell in line.split("|")[1:-1]]
-        if len(cells) == 3 and cells[0].startswith("`hourmark_etl_"):
-            documented[cells[0].strip("`")] = cells[1]
-    metrics = EtlMetrics()
-    names = {}
-    for family in text_string_to_metric_families(generate_latest(metrics.registry).decode()):
-        if not family.name.endswith("_created"):
-            names[family.name + ("_total" if family.type == "counter" else "")] = family.type
-    assert {name: kind.split(",")[0] for name, kind in documented.items()} == names
-    for metric in vars(metrics).values():
-        if labels := getattr(metric, "_labelnames", ()):
-            (family,) = metric.describe()
-            name = family.name + ("_total" if family.type == "counter" else "")
-            assert documented[name].endswith(f"by `{labels[0]}`"), name
-
-
-def test_every_expression_of_an_alarm_names_metrics_that_exist() -> None:
-    known = {
-        line.split("`")[1] for line in METRICS.splitlines() if line.startswith("| `hourmark_etl_")
-    }
-    alarms = METRICS.split("### Alerts for the ETL")[1]
-    named = set(re.findall(r"hourmark_etl_[a-z_]+", alarms))
-    assert named and named <= known
 
 
 def test_every_stage_of_the_books_is_explained() -> None:

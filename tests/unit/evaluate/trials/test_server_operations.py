@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 from click.testing import CliRunner
-from tests.support.documents import ROOT, console_commands
+from tests.support.documents import ROOT, console_lines
 from tests.support.waiting import wait_for
 
 from hourmark.errors import Unavailable, UsageError
@@ -173,7 +173,7 @@ def test_the_documented_commands_are_taken(tmp_path: Path, monkeypatch: pytest.M
     text = (ROOT / "docs" / "how-to" / "size-a-site.md").read_text()
     shown = [
         shlex.split(line)[2:]
-        for line, _ in console_commands(text)
+        for line in console_lines(text)
         if line.startswith("hourmark evaluate")
     ]
     assert len(shown) == 2

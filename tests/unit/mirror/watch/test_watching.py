@@ -13,9 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from prometheus_client import generate_latest
 from tests.support.clock import FakeClock
-from tests.support.documents import ROOT
 from tests.unit.mirror.watch.test_judging import WELL, P
 
 from hourmark.errors import Unavailable, UsageError
@@ -270,13 +268,3 @@ def test_a_damaged_memory_is_named(tmp_path: Path) -> None:
     (tmp_path / WATCH_STATE_FILE).write_text("{")
     with pytest.raises(UsageError, match=r"watch\.json is damaged"):
         watch(tmp_path, Played())[0].observe()
-
-
-def test_every_metric_is_documented() -> None:
-    documented = (ROOT / "docs" / "reference" / "metrics.md").read_text()
-    families = [
-        line.split()[2]
-        for line in generate_latest(MirrorMetrics().registry).decode().splitlines()
-        if line.startswith("# HELP")
-    ]
-    assert families and [name for name in families if f"| `{name}` | gauge" not in documented] == []
