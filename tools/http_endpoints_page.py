@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import inspect
 import re
-import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
+
+from tools.markdown import wrap
 
 from hourmark.config.groups import ServiceSettings
 from hourmark.records.host_reports import HostReport, SourceReport
@@ -19,7 +20,6 @@ from hourmark_delivery_service.edge.openapi import openapi_document
 from hourmark_delivery_service.edge.responses import PROBLEM
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "reference" / "http-endpoints.md"
-_WIDTH: Final = 100
 _HEAD: Final = """# HTTP endpoints
 
 This page lists the parameters, bodies and responses of every endpoint of the delivery service, with
@@ -55,7 +55,7 @@ def page() -> str:
 
 def _operation(title: str, operation: _Json) -> Iterator[str]:
     yield f"## {title}\n"
-    yield _filled(f"{operation['summary']}. {operation.get('description', '')}")
+    yield wrap(f"{operation['summary']}. {operation.get('description', '')}") + "\n"
     if parameters := operation.get("parameters"):
         yield "| parameter | required | value | description |\n|---|---|---|---|"
         for one in parameters:
@@ -70,7 +70,7 @@ def _operation(title: str, operation: _Json) -> Iterator[str]:
             for media, content in body["content"].items()
             for schema in [content["schema"]]
         ]
-        yield _filled(f"Body: {' or '.join(kinds)}.")
+        yield wrap(f"Body: {' or '.join(kinds)}.") + "\n"
     yield from _responses(operation["responses"])
 
 
@@ -81,11 +81,11 @@ def _responses(responses: _Json) -> Iterator[str]:
         if media == PROBLEM:
             errors.append(f"{status} {response['description']}")
             continue
-        yield _filled(f"Response {status}: {response['description']}. Media type {media}.")
+        yield wrap(f"Response {status}: {response['description']}. Media type {media}.") + "\n"
         if content["schema"].get("properties"):
             yield from _object(content["schema"])
     if errors:
-        yield _filled(f"Errors: {', '.join(errors)}.")
+        yield wrap(f"Errors: {', '.join(errors)}.") + "\n"
 
 
 def _object(schema: _Json, texts: Mapping[str, str] | None = None) -> Iterator[str]:
@@ -137,12 +137,6 @@ def _attributes(of: type) -> dict[str, str]:
         name: " ".join(text.split()).removesuffix(".").replace("None if", "null if")
         for name, _, text in (entry.partition(":") for entry in entries)
     }
-
-
-def _filled(text: str) -> str:
-    return (
-        textwrap.fill(text.strip(), _WIDTH, break_long_words=False, break_on_hyphens=False) + "\n"
-    )
 
 
 if __name__ == "__main__":
