@@ -14,9 +14,8 @@ from typing import Any, Final
 from hourmark.avro.fields import FIELD_NAME
 from hourmark.avro.framing import ENVELOPE_NAMES
 from hourmark_declare.proposing.hosts import choose_host_key
-from hourmark_declare.proposing.times.time_formats import choose_time_format
+from hourmark_declare.proposing.times.time_formats import choose_nested_time
 from hourmark_declare.proposing.value_types import infer_json_type
-from hourmark_declare.proposing.vocabulary import names_time, time_key_rank
 
 _DEPTH_MAX: Final = 4
 _MOST: Final = 0.9  # share of the rows that must have a nested time
@@ -110,16 +109,11 @@ def nested_time(
         for path, value in _scalars(row):
             if len(path) > 1 and path in names:
                 values.setdefault(path, []).append(value)
-    found: list[tuple[bool, int, int, str, str]] = []
-    for path, of in values.items():
-        if len(of) < _MOST * len(rows) or not any(map(names_time, path)):
-            continue
-        texts = [str(value) for value in of]
-        if (choice := choose_time_format(texts, written_ms)) is not None:
-            is_constant = len({*texts}) == 1 < len(texts)
-            rank = min(map(time_key_rank, path))
-            found.append((is_constant, rank, len(path), names[path], choice.format))
-    return min(found)[3:] if found else None
+    common = {path: of for path, of in values.items() if len(of) >= _MOST * len(rows)}
+    if (found := choose_nested_time(common, written_ms)) is None:
+        return None
+    path, choice = found
+    return names[path], choice.format
 
 
 def _scalars(row: Mapping[str, Any], path: Path = ()) -> Iterator[tuple[Path, Any]]:

@@ -17,14 +17,12 @@ from hourmark.avro.fields import FIELD_NAME
 from hourmark.avro.framing import ENVELOPE_NAMES
 from hourmark_declare.proposing.candidate import MESSAGE
 from hourmark_declare.proposing.hosts import choose_host_key
-from hourmark_declare.proposing.times.time_formats import TimeChoice, choose_time_format
+from hourmark_declare.proposing.times.time_formats import TimeChoice, choose_nested_time
 from hourmark_declare.proposing.value_types import infer_json_type, parse_json_objects
 from hourmark_declare.proposing.vocabulary import (
     LEVEL_KEYS,
     PROGRAM_KEYS,
-    names_time,
     quote_pattern,
-    time_key_rank,
 )
 
 _MOST: Final = 0.9
@@ -84,7 +82,7 @@ def infer_nested_fields(lines: Sequence[bytes], written_ms: int) -> NestedFields
             order[path].append(number)
     least = _MOST * len(rows)
     common = {path for path, values in found.items() if len(values) >= least}
-    time = _time_path({path: found[path] for path in common}, written_ms)
+    time = choose_nested_time({path: found[path] for path in common}, written_ms)
     if time is None:
         return None
     time_path, choice = time
@@ -103,22 +101,6 @@ def _scalars(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
             yield from _scalars(value[0], path)
     elif not isinstance(value, dict):
         yield path, value
-
-
-def _time_path(values: dict[Path, list[Any]], written_ms: int) -> tuple[Path, TimeChoice] | None:
-    found: list[tuple[bool, int, int, Path, TimeChoice]] = []
-    for path, of in values.items():
-        rank = min(time_key_rank(key) for key in path)
-        if not any(map(names_time, path)) or any(isinstance(value, bool) for value in of):
-            continue
-        texts = [str(value) for value in of]
-        if (choice := choose_time_format(texts, written_ms)) is not None:
-            is_constant = len(set(texts)) == 1 < len(texts)
-            found.append((is_constant, rank, len(path), path, choice))
-    if not found:
-        return None
-    *_, path, choice = min(found, key=lambda item: item[:4])
-    return path, choice
 
 
 def _is_field(path: Path) -> bool:

@@ -13,7 +13,12 @@ from typing import Final
 
 from hourmark_declare.proposing.candidate import MESSAGE
 from hourmark_declare.proposing.lines.message_shape import infer_shape
-from hourmark_declare.proposing.lines.part_names import bracket_name, quantity_name, split_ids
+from hourmark_declare.proposing.lines.part_names import (
+    CLOSING_BRACKETS,
+    bracket_name,
+    quantity_name,
+    split_ids,
+)
 from hourmark_declare.proposing.lines.part_search import (
     IDENTIFIER,
     MOST,
@@ -52,7 +57,6 @@ _LEVEL_FORMS: Final = (  # with the patterns of both texts in their order
     (_LEVEL_AHEAD, r"\w+", r"[^\[\]<>]*?"),
 )
 _ID_PAIR: Final = re.compile(r"(?P<pid>\d+)(?P<mark>[:/,])[ \t]*(?P<tid>\d+)")
-_AROUND_MESSAGES: Final = {"<": ">", "[": "]", "(": ")"}
 _MESSAGES_MIN: Final = 5
 _MARKS_MIN: Final = 10  # records; the same sign in fewer may be a value
 _KEYED: Final = re.compile(r"(?P<key>[A-Za-z][A-Za-z0-9_]*)(?P<mark> |[:=] ?)(?P<value>\S.*)")
@@ -340,9 +344,9 @@ def enclosed_message(rests: Sequence[str]) -> str | None:
     """
     chars = collections.Counter(rest[:1] for rest in rests).most_common(1)
     opening = chars[0][0] if chars else ""
-    if opening not in _AROUND_MESSAGES or len(rests) < _MESSAGES_MIN:
+    if opening not in CLOSING_BRACKETS or len(rests) < _MESSAGES_MIN:
         return None
-    closing = _AROUND_MESSAGES[opening]
+    closing = CLOSING_BRACKETS[opening]
     inside = sum(_is_enclosed(rest.rstrip(), opening, closing) for rest in rests)
     if inside < MOST * len(rests):
         return None

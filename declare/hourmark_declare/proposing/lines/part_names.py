@@ -36,7 +36,7 @@ _PADDED_LINE: Final = re.compile(r"[ \t]+(?=:\d+$)")  # as in `salt.master      
 _COMPONENT: Final = re.compile(r"[A-Za-z][A-Za-z_-]*(?: [A-Za-z][\w-]*){0,2}(?::[\w:.]+)?")
 _UNIX_TIME: Final = re.compile(r"1[0-9]{9}|1[0-9]{12}")
 _FEW: Final = 10  # numbers; so few may be ids, whatever they are
-_CLOSING: Final = {"[": "]", "(": ")", "<": ">"}
+CLOSING_BRACKETS: Final = {"[": "]", "(": ")", "<": ">"}
 
 
 class NameParts(NamedTuple):
@@ -93,9 +93,9 @@ def _of_ids(
     found: Sequence[re.Match[str]], opening: str, closing: str, *, is_padded: bool
 ) -> NameParts | None:
     names = [match["name"] for match in found]
-    if closing != _CLOSING.get(opening, "") or 5 * sum(bool(of["pid"]) for of in found) < len(
-        found
-    ):
+    if closing != CLOSING_BRACKETS.get(opening, "") or 5 * sum(
+        bool(of["pid"]) for of in found
+    ) < len(found):
         return None
     if opening == ":" and any(":" in of for of in names):
         return None  # as `module:function:line`

@@ -19,7 +19,7 @@ from hourmark_declare.proposing.file_sample import FileSample, allow_trailing_cr
 from hourmark_declare.proposing.hosts import choose_host_key
 from hourmark_declare.proposing.tables.column_names import Column, guess_names, unique_names
 from hourmark_declare.proposing.times.time_formats import TimeChoice, choose_time_format
-from hourmark_declare.proposing.times.timestamps import find_common_timestamp
+from hourmark_declare.proposing.times.timestamps import CommonTimestamp, find_common_timestamp
 from hourmark_declare.proposing.value_types import NUMBER_PATTERNS, infer_text_type, optional_field
 from hourmark_declare.proposing.vocabulary import (
     is_level,
@@ -66,8 +66,11 @@ def delimited_candidates(sample: FileSample) -> Iterator[Candidate]:
         At most one candidate format for each delimiter.
     """
     lines = _written_lines(sample)
+    has_open_quotes = sum(line.count('"') % 2 for line in lines) >= 2
+    times = find_common_timestamp(sample.lines) if has_open_quotes else None
     for delimiter in _DELIMITERS:
-        yield from _quoted_records(sample, lines, delimiter)
+        if times is not None:
+            yield from _quoted_records(sample, lines, delimiter, times)
         if sum(delimiter in line for line in lines) < _MOST * len(lines) - 5:
             continue
         rows = [_split(line, delimiter) for line in lines if not line.startswith("#")]
@@ -77,25 +80,20 @@ def delimited_candidates(sample: FileSample) -> Iterator[Candidate]:
 
 
 def _quoted_records(
-    sample: FileSample, lines: Sequence[str], delimiter: str
+    sample: FileSample, lines: Sequence[str], delimiter: str, times: CommonTimestamp
 ) -> Iterator[Candidate]:
     # Rows of which some have line feeds between quotes, and that begin with a column of times, or
     # with columns of one line before it.
-    if sum(line.count('"') % 2 for line in lines) < 2:
-        return
-    found = find_common_timestamp(sample.lines)
-    if found is None:
-        return
-    texts = [line.decode(errors="replace").rstrip("\r") for line in sample.lines]
-    behind = [texts[n][end:].removeprefix('"')[:1] for n, (_, end) in found.spans.items()]
+    texts = [*map(_text, sample.lines)]
+    behind = [texts[n][end:].removeprefix('"')[:1] for n, (_, end) in times.spans.items()]
     if behind.count(delimiter) < _MOST * len(behind):
         return
     before = collections.Counter(
-        texts[n][:start].count(delimiter) for n, (start, _) in found.spans.items()
+        texts[n][:start].count(delimiter) for n, (start, _) in times.spans.items()
     )
     mark = quote_pattern(delimiter)
     ahead = rf'(?:(?:"[^"\n]*"|[^"{_in_class(delimiter)}\n]*){mark})' * before.most_common(1)[0][0]
-    start = f'^{ahead}"?{found.form.pattern}"?{mark}'
+    start = f'^{ahead}"?{times.form.pattern}"?{mark}'
     starts = [n for n, text in enumerate(texts) if re.match(start, text)]
     if not starts:
         return
@@ -137,16 +135,17 @@ def _spaced_cells(line: bytes, time: tuple[int, int] | None) -> list[str]:
     stamp = line[start:end].decode(errors="replace")
     is_bare = all(of in b" \t" for of in (line[max(start - 1, 0) : start], line[end : end + 1]))
     if len(stamp.split()) < _TIME_WORDS_MIN or not is_bare:
-        return _TOKEN.findall(line.decode(errors="replace").rstrip("\r"))
-    before, behind = (
-        _TOKEN.findall(text.decode(errors="replace").rstrip("\r"))
-        for text in (line[:start], line[end:])
-    )
+        return _TOKEN.findall(_text(line))
+    before, behind = (_TOKEN.findall(_text(part)) for part in (line[:start], line[end:]))
     return [*before, stamp, *behind]
 
 
 def _written_lines(sample: FileSample) -> list[str]:
-    return [line.decode(errors="replace").rstrip("\r") for line in sample.lines if line.strip()]
+    return [_text(line) for line in sample.lines if line.strip()]
+
+
+def _text(line: bytes) -> str:
+    return line.decode(errors="replace").rstrip("\r")
 
 
 def _split(line: str, delimiter: str) -> list[str]:

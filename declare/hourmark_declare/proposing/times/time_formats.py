@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import collections
 import re
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 from hourmark_declare.proposing.times.timestamps import (
@@ -14,6 +14,7 @@ from hourmark_declare.proposing.times.timestamps import (
     join_short_dates,
     match_timestamp,
 )
+from hourmark_declare.proposing.vocabulary import names_time, time_key_rank
 from hourmark_delivery_service.parsing.times.formats import TimeContext, TimeFormat
 
 _MOST: Final = 0.97
@@ -72,6 +73,33 @@ def choose_time_format(values: Sequence[str], written_ms: int) -> TimeChoice | N
     pattern = f"(?:{'|'.join(patterns)})" if len(patterns) > 1 else next(iter(patterns))
     form = forms[0]._replace(pattern=pattern)
     return choose_order(form, texts, written_ms)
+
+
+def choose_nested_time(
+    values: Mapping[tuple[str, ...], Sequence[Any]], written_ms: int
+) -> tuple[tuple[str, ...], TimeChoice] | None:
+    """Return the values inside nested objects that are most likely the event time.
+
+    One of their keys must indicate a time. A time that is the same in all rows is only selected if
+    there is no other.
+
+    Args:
+        values: Maps the path of each value, which are the keys of nested objects, to the values in
+            all rows that have it.
+        written_ms: Time of the file's last modification in Unix milliseconds.
+
+    Returns:
+        The path and the format of the time; None if there is no time.
+    """
+    found = list[tuple[bool, int, int, tuple[str, ...], TimeChoice]]()
+    for path, of in values.items():
+        if not any(map(names_time, path)) or any(isinstance(value, bool) for value in of):
+            continue
+        texts = [str(value) for value in of]
+        if (choice := choose_time_format(texts, written_ms)) is not None:
+            is_constant = len({*texts}) == 1 < len(texts)
+            found.append((is_constant, min(map(time_key_rank, path)), len(path), path, choice))
+    return min(found)[3:] if found else None
 
 
 def _are_nearly_all(times: int, texts: int) -> bool:
