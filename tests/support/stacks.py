@@ -53,10 +53,15 @@ def running_mirror(stack: LocalStack) -> Iterator[None]:
     Its tasks run when a test begins, so that time limits of tests do not include its start. It is
     stopped at the end, because an idle worker uses a tenth of a core.
     """
-    started = [name for name, outcome in stack.up().items() if outcome == "started"]
-    if {*started} - without_mirror(stack):
-        status = ["status", "--config", str(stack.layout.config_file)]
-        wait_for(lambda: CliRunner().invoke(mirror, status).exit_code == 0, "the mirror runs", 180)
-    yield
-    for name in {*started} - without_mirror(stack):
-        stack.stop(name)
+    outcomes = stack.up()
+    started = [name for name in {*outcomes} - without_mirror(stack) if outcomes[name] == "started"]
+    try:
+        if started:
+            status = ["status", "--config", str(stack.layout.config_file)]
+            wait_for(
+                lambda: CliRunner().invoke(mirror, status).exit_code == 0, "the mirror runs", 180
+            )
+        yield
+    finally:
+        for name in started:
+            stack.stop(name)
