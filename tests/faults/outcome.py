@@ -14,8 +14,5 @@ LONG = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600)]
 
 def assert_whole(closed: Manifest) -> None:
     """All that was promised, once, and proved."""
-    assert (closed.events, closed.duplicates_removed, closed.grade.value) == (
-        EVENTS,
-        DUPLICATES,
-        "proved",
-    )
+    found = (closed.events, closed.duplicates_removed, closed.grade.value)
+    assert found == (EVENTS, DUPLICATES, "proved"), f"{closed.hour}: {found}, {closed.evidence}"

@@ -43,7 +43,7 @@ from hourmark_etl.operators.reconciliation import (
     reconcile_type,
     sum_accounts,
 )
-from hourmark_etl.options import parse_hour, print_lines
+from hourmark_etl.options import parse_first_hour, parse_last_hour, print_lines
 from hourmark_etl.storage import open_storage
 
 _COUNTS: Final = (
@@ -227,11 +227,11 @@ def _window(
     length_s = config.parsing.bucket_seconds
     kept_ms = (config.kafka.retention_hours * 3600 + _MARGIN_SECONDS) * 1000
     first = (
-        parse_hour(from_hour, config)
+        parse_first_hour(from_hour, config)
         if from_hour
         else Hour.containing(max(0, SystemClock().now_ms() - kept_ms), length_s)
     )
-    last_s = parse_hour(to_hour, config).start_s if to_hour else _NO_END
+    last_s = parse_last_hour(to_hour, config).start_s if to_hour else _NO_END
     if last_s < first.start_s:
         raise UsageError(f"--to {to_hour} is before --from {first}")
     return ReconciliationWindow(event_type, first.start_s, last_s)

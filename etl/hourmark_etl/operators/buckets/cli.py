@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import click
@@ -22,6 +22,7 @@ from hourmark.printing import json_option, print_json
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Grade
 from hourmark_etl.buckets.reader import (
+    Event,
     NotClosed,
     list_hours,
     list_types,
@@ -54,7 +55,14 @@ from hourmark_etl.operators.buckets.wait import wait
 from hourmark_etl.operators.explain import explain_hour, format_explanation
 from hourmark_etl.operators.hour_facts import explain_from_storage, read_hour_facts
 from hourmark_etl.operators.override import force
-from hourmark_etl.options import hour_argument, parse_hour, print_lines, type_argument
+from hourmark_etl.options import (
+    hour_argument,
+    parse_first_hour,
+    parse_hour,
+    parse_last_hour,
+    print_lines,
+    type_argument,
+)
 from hourmark_etl.storage import Storage, open_storage
 
 _LEFT: Final = ("type", "hour", "grade", "first_hour", "last_hour", "next_hour", "waits_for")
@@ -292,28 +300,70 @@ def verify(event_type: str | None, hour: str | None, as_json: bool, config: Conf
 
 @bucket.command()
 @type_argument
-@hour_argument
+@click.argument("hour", metavar="[HOUR]", required=False)
+@click.option("--from", "from_hour", metavar="HOUR", help="First hour, without the argument HOUR.")
+@click.option("--to", "to_hour", metavar="HOUR", help="Last hour, without the argument HOUR.")
 @click.option(
     "--limit", type=click.IntRange(min=0), metavar="N", help="Print the first N events only."
 )
 @json_option
 @config_option
-def cat(event_type: str, hour: str, limit: int | None, as_json: bool, config: Config) -> None:
-    """Print the events of a bucket, one per line.
+def cat(
+    event_type: str,
+    hour: str | None,
+    from_hour: str | None,
+    to_hour: str | None,
+    limit: int | None,
+    as_json: bool,
+    config: Config,
+) -> None:
+    """Print the events of one bucket, or of all closed buckets of a time span, one per line.
 
     Each line contains the time, host, source:position and the fields of the event type. With
     --json, each line is the complete event as a JSON object, in which bytes that are not UTF-8
     become {"base64": "…"}.
 
+    Without HOUR, closed buckets are printed in the order of their hours, and the command reports
+    which buckets it has read. A late event is printed with the bucket that contains it.
+
     \b
     Examples:
       hourmark bucket cat end-song 2026-11-21T05 --limit 3
       hourmark bucket cat end-song 2026-11-21T05 --json | jq .host
+      hourmark bucket cat end-song --from 2026-11-21T00 --to 2026-11-21T23
     """
     storage = open_storage(config.storage)
-    parsed = parse_hour(hour, config)
-    events = read_events(storage, event_type, parsed, read_manifest(storage, event_type, parsed))
+    if hour is None:
+        selection = _parse_selection((), from_hour, to_hour, None, (), config)
+        (known_type,) = _types(storage, event_type)
+        hours = list_hours(storage, known_type, config.parsing.bucket_seconds)
+        events = _read_closed(storage, known_type, list(filter(selection.includes_hour, hours)))
+    elif from_hour or to_hour:
+        raise UsageError("HOUR selects one bucket; omit it, or omit --from and --to")
+    else:
+        parsed = parse_hour(hour, config)
+        manifest = read_manifest(storage, event_type, parsed)
+        events = read_events(storage, event_type, parsed, manifest)
     print_lines(format_events(itertools.islice(events, limit), as_json))
+
+
+def _read_closed(storage: Storage, event_type: str, hours: Sequence[Hour]) -> Iterator[Event]:
+    """Yield the events of several buckets, and report on stderr which buckets were read."""
+    closed = []
+    for hour in hours:
+        try:
+            manifest = read_manifest(storage, event_type, hour)
+        except NotClosed as error:
+            click.echo(f"{error}; its events are not printed", err=True)
+            continue
+        yield from read_events(storage, event_type, hour, manifest)
+        closed.append(hour)
+    if not closed:
+        raise NotClosed(
+            f"no bucket of {event_type} in this time span is closed; "
+            f"`hourmark bucket ls {event_type}` lists its buckets"
+        )
+    click.echo(f"{len(closed)} buckets from {closed[0]} to {closed[-1]}", err=True)
 
 
 def _types(storage: Storage, event_type: str | None) -> list[str]:
@@ -339,8 +389,8 @@ def _parse_selection(
 ) -> BucketSelection:
     if grades and state == "open":
         raise UsageError("--grade selects closed buckets: open hours have no grade; omit --state")
-    first = parse_hour(from_hour, config) if from_hour else None
-    last = parse_hour(to_hour, config) if to_hour else None
+    first = parse_first_hour(from_hour, config) if from_hour else None
+    last = parse_last_hour(to_hour, config) if to_hour else None
     if first and last and first > last:
         raise UsageError(f"--from {first} is after --to {last}; swap the two values")
     return BucketSelection(
