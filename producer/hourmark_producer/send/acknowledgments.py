@@ -51,13 +51,14 @@ class DeadLetterCounts:
         for reason, count in reasons.items():
             if self._is_new(byte_range, reason, count):
                 _LOG.warning(
-                    "source %s: lines become dead letters: %d %s in %s, starting at byte %d, "
+                    "source %s: lines become dead letters: %d %s between bytes %d and %d of %s, "
                     "with rules revision %s. %s",
                     byte_range.source,
                     count,
                     reason,
-                    byte_range.path,
                     byte_range.start,
+                    byte_range.end,
+                    byte_range.path,
                     byte_range.rules,
                     _next_step(byte_range.source, reason),
                 )

@@ -27,7 +27,8 @@ def test_a_source_that_no_rules_declare_is_told_by_name_with_a_next_step(
     (message,) = told(caplog)
     assert len(recorder.received) > 1, "one message, whatever the number of ranges"
     assert re.search(
-        r"source app: .* unknown_source in /\S+/app\.log, starting at byte 0, with rules revision rules-1",
+        r"source app: .* unknown_source between bytes 0 and \d+ of /\S+/app\.log, with rules "
+        r"revision rules-1",
         message,
     )
     assert "Check its name" in message
@@ -46,7 +47,10 @@ def test_each_reason_is_told_once_and_again_under_other_rules(
     host.drain(lines(10, 20))
     of_first = [m for m in told(caplog) if "rules-1" in m]
     assert {
-        reason for m in of_first for reason in ("wrong_field", "future") if f" {reason} in" in m
+        reason
+        for m in of_first
+        for reason in ("wrong_field", "future")
+        if f" {reason} between" in m
     } == {"wrong_field", "future"}
     assert sum("rules-2" in m for m in told(caplog)) == 2
     assert any(
