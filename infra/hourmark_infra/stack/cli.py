@@ -142,7 +142,10 @@ def purge(yes: bool, as_json: bool) -> None:
         print_json({"home": str(stack_state_dir()), "purged": purged})
     else:
         click.echo(
-            "purged" if purged else f"there is no stack in {stack_state_dir()}; nothing to delete"
+            "purged; folders of `hourmark init`, such as pipeline, keep their settings, including "
+            "the bucket length"
+            if purged
+            else f"there is no stack in {stack_state_dir()}; nothing to delete"
         )
 
 
