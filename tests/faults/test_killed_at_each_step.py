@@ -71,7 +71,7 @@ def test_killed_at_this_step_nothing_is_lost_doubled_or_changed(
     skipping = _minutes_left(running.next_hour) + 1 if order.step == "rename-folder" else 0
     hour = running.begin_hour(skipping=skipping)
     running.crashed(order)
-    assert_whole(running.closed(hour))
+    assert_whole(running.closed(hour), hours_before=skipping)
 
 
 def _minutes_left(begun: Hour) -> int:
