@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.http import HTTP
+from tests.support.http_client import HTTP
 from tests.support.service.live import CLICK, RUN, Serving, StockReader, lines
 from tests.support.service.load import (
     LINES,

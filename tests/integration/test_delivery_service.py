@@ -18,7 +18,7 @@ from pathlib import Path
 import httpx
 import pytest
 from click.testing import CliRunner
-from tests.support.http import HTTP
+from tests.support.http_client import HTTP
 from tests.support.service.live import APP, CLICK, RAW, RUN, Serving, StockReader, lines, serving
 from tests.support.service.queue_contract import CHECKS, Check
 from tests.support.waiting import wait_for

@@ -14,7 +14,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from tests.faults.chaos.flows import Flow
 from tests.faults.chaos.settings import BUCKET_SECONDS, HOSTS
-from tests.support.http import HTTP
+from tests.support.http_client import HTTP
 
 from hourmark.clock import Clock
 from hourmark.kafka.topic_names import events_topic

@@ -38,7 +38,7 @@ from tests.faults.chaos.victims import Component, Database, Server, Victim
 from tests.support import postgres
 from tests.support.crash import ORDER_VARIABLE
 from tests.support.documents import ROOT
-from tests.support.http import HTTP
+from tests.support.http_client import HTTP
 from tests.support.shifted_clock import OFFSET_VARIABLE
 
 from hourmark.clock import Clock

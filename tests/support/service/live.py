@@ -23,7 +23,7 @@ import fastavro
 import httpx
 import psutil
 from confluent_kafka import Consumer, TopicPartition
-from tests.support.http import HTTP
+from tests.support.http_client import HTTP
 from tests.support.waiting import wait_for
 
 from hourmark.config.loading import Config

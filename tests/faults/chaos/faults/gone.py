@@ -24,7 +24,7 @@ from tests.faults.chaos.losses import Row, Vanished, partitions_of, read_rows
 from tests.faults.chaos.operator import close_without
 from tests.faults.chaos.settings import EVENTS_SOURCE, HOSTS, all_types
 from tests.faults.chaos.victims import pause, resume
-from tests.support.http import HTTP
+from tests.support.http_client import HTTP
 from tests.support.judged.world import identity
 
 from hourmark.errors import Unavailable
