@@ -76,6 +76,7 @@ def test_a_short_run_keeps_all_that_it_tries(
     assert topics_of(stack, environment.run_id) == []
 
 
+@pytest.mark.long
 def test_a_mirror_whose_target_refuses_claims_nothing_false_and_goes_on(
     stack: LocalStack, environment: TrialEnvironment
 ) -> None:

@@ -64,7 +64,7 @@ def events(told: dict[str, Any]) -> dict[str, int]:
     return {row["type"]: row["events"] for row in told["buckets"]}
 
 
-def test_a_log_file_is_in_closed_buckets_what_is_new_is_added_and_another_file_joins(
+def test_a_log_file_is_in_closed_buckets_and_what_is_new_is_added(
     folder: Path,
 ) -> None:
     log = folder / "app.log"
@@ -92,7 +92,14 @@ def test_a_log_file_is_in_closed_buckets_what_is_new_is_added_and_another_file_j
     told = hourmark(folder, "bucket", "cat", "app", bucket["hour"], "--config", second["config"])
     assert '"level": "WARN"' in told
     assert "one more" in told
-    other = folder / "other.log"
+    assert findings(folder, second["config"], code=0) == {}
+
+
+@pytest.mark.long
+def test_another_file_joins_what_is_there(folder: Path) -> None:
+    log, other = folder / "app.log", folder / "other.log"
+    log.write_text(f"{dt.datetime.now(dt.UTC):%Y-%m-%d %H:%M:%S} INFO the first\n")
+    hourmark(folder, "run", "--once", str(log), "--yes", "--json")
     joined = dt.datetime.now(dt.UTC) - dt.timedelta(minutes=7)
     started = f"{joined:%Y-%m-%d %H:%M}:07"
     old = "2005-06-03 15:42:07 [main] started\n"

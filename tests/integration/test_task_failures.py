@@ -258,7 +258,7 @@ def test_results_are_committed_once_if_every_task_succeeds_in_the_end(staging: S
             {"partition": Partition("events.click", 3), "offset": 41},
             ATTEMPTS,
         ),
-        (have_a_defect, EtlStop, {}, ATTEMPTS),
+        pytest.param(have_a_defect, EtlStop, {}, ATTEMPTS, marks=pytest.mark.long),
     ],
 )
 def test_a_failed_task_arrives_as_its_typed_error_and_nothing_of_the_batch_is_committed(
@@ -278,7 +278,10 @@ def test_a_failed_task_arrives_as_its_typed_error_and_nothing_of_the_batch_is_co
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "script", "kind"),
-    [("planning", lose_the_lease, StaleDriver), ("tasking", fail_a_partition, PartitionError)],
+    [
+        ("planning", lose_the_lease, StaleDriver),
+        pytest.param("tasking", fail_a_partition, PartitionError, marks=pytest.mark.long),
+    ],
 )
 def test_a_batch_that_cannot_be_planned_arrives_as_its_typed_error(
     staging: Staging, where: str, script: Script, kind: type[HourmarkError]
@@ -296,7 +299,11 @@ def test_a_batch_that_cannot_be_planned_arrives_as_its_typed_error(
 @pytest.mark.parametrize(
     ("where", "lost"),
     [
-        ("planning", "the Python process that plans the staging query was lost"),
+        pytest.param(
+            "planning",
+            "the Python process that plans the staging query was lost",
+            marks=pytest.mark.long,
+        ),
         ("staging", "a Python worker of the staging query was lost"),
     ],
 )

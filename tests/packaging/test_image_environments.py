@@ -53,7 +53,7 @@ def test_packages_are_installed_from_the_projects_of_the_rooms_in_an_image() -> 
     assert [set(names.split()) for names in removed] == [LEFT_OUT["python"]]
 
 
-@pytest.fixture(scope="module", params=["python", pytest.param("java", marks=pytest.mark.long)])
+@pytest.fixture(scope="module", params=["python", "java"])
 def image(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name
@@ -108,6 +108,7 @@ def left_out_files(image: str) -> Callable[[str, list[str]], set[str]]:
     return left_out
 
 
+@pytest.mark.long
 def test_an_image_has_what_its_rooms_need_in_locked_versions_and_no_tool(
     image: str, environment: Environment
 ) -> None:
@@ -130,6 +131,7 @@ def test_an_image_has_what_its_rooms_need_in_locked_versions_and_no_tool(
     assert (there.keys() & SPARK) == (SPARK if image == "java" else set())
 
 
+@pytest.mark.long
 def test_modules_of_an_image_load(image: str, environment: Environment) -> None:
     packages = {room.package for room in ROOMS.values() if room.folder.name not in LEFT_OUT[image]}
     missing = {*must(environment.run("python", "-c", IMPORT_ALL, *sorted(packages))).split()}

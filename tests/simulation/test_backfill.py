@@ -14,7 +14,7 @@ from tests.simulation.histories import LOSSES, WEIGHTS, play, random_history
 
 pytestmark = pytest.mark.slow
 
-HISTORIES: Final = 6
+HISTORIES: Final = 3
 HISTORIES_LONG: Final = 100
 OLD: Final = {**WEIGHTS, "cut_old_range": 8, "tick": 4, "force": 0}
 SEED: Final = random.Random(37).randrange(1 << 16)

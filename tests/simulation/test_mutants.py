@@ -220,7 +220,7 @@ PLANTS: Mapping[str, tuple[Plant, Mapping[str, int]]] = {
 }
 
 
-@pytest.mark.parametrize("name", representative([*PLANTS], suite=3))
+@pytest.mark.parametrize("name", representative([*PLANTS]))
 def test_a_planted_fault_is_found(
     name: str, monkeypatch: pytest.MonkeyPatch, ledgers: Path, template: Path
 ) -> None:

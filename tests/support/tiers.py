@@ -10,7 +10,7 @@ from _pytest.mark.structures import ParameterSet
 
 
 def representative(
-    cases: Sequence[Any], keep: int = 1, suite: int = 3, long: Container[Any] = ()
+    cases: Sequence[Any], keep: int = 1, suite: int = 1, long: Container[Any] = ()
 ) -> list[ParameterSet]:
     """Return all cases with marks for the tiers.
 
