@@ -29,6 +29,8 @@ SEEDS = {
     "no-margin-ahead": 33,
     "orphans-swept": 146,
     "promises-cleaned-early": 46,
+    "back-fill-reopens": 10,
+    "skip-unlooked": 10,
 }
 
 
