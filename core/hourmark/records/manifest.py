@@ -50,8 +50,8 @@ class BucketFile(FrozenModel):
         blake2b: BLAKE2b digest of the file (16 bytes) in hex.
         schema_id: Id of the writer schema in the registry.
         schema_fingerprint: Fingerprint of the writer schema.
-        origin_hour: Hour of the event times, if the file contains late events of a single hour;
-            otherwise null.
+        origin_hour: If set, all events of the file have times in this hour, which `hourmark bucket
+            verify` checks. The ETL does not set it: a file of late events may have several hours.
     """
 
     name: str
