@@ -219,7 +219,7 @@ def _ranges(settings: ServiceSettings) -> _Json:
     )
     return {
         "operationId": "postRange",
-        "summary": "Store a byte range of a log file, which a tailer sends",
+        "summary": "Store a byte range of a log file for a tailer",
         "description": (
             "The body has exactly `Hourmark-End` minus `Hourmark-Offset` bytes, and at most "
             f"{settings.range_bytes_max} bytes. A single record in it can have up to "
@@ -243,7 +243,7 @@ def _ranges(settings: ServiceSettings) -> _Json:
 def _events(settings: ServiceSettings) -> _Json:
     return {
         "operationId": "postEvents",
-        "summary": "Store events of one type, which any client can send",
+        "summary": "Store events of one type for any client",
         **_events_request(settings),
         "responses": {
             "200": _answer("All in-sync replicas have stored the whole request", _events_content()),
