@@ -75,7 +75,7 @@ def _operation(title: str, operation: _Json) -> Iterator[str]:
         yield ""
     if body := operation.get("requestBody"):
         kinds = [
-            f"`{media}`" + (f" ({schema['description']})" if "description" in schema else "")
+            media + (f" ({schema['description']})" if "description" in schema else "")
             for media, content in body["content"].items()
             for schema in [content["schema"]]
         ]
@@ -90,7 +90,7 @@ def _responses(responses: _Json) -> Iterator[str]:
         if media == PROBLEM:
             errors.append(f"{status} ({response['description']})")
             continue
-        yield wrap(f"**Response {status}** (`{media}`): {response['description']}.") + "\n"
+        yield wrap(f"**Response {status}** ({media}): {response['description']}.") + "\n"
         if content["schema"].get("properties"):
             yield from _object(content["schema"])
     if errors:
