@@ -47,7 +47,7 @@ def page() -> str:
         "## Problem documents\n",
         wrap(
             f"An error response has the media type `{PROBLEM}`. Its body is a JSON object with the "
-            "following members. [Error codes](error-codes.md) explains the values of `code`."
+            "following members. The page [error codes](error-codes.md) explains the values of `code`."
         )
         + "\n",
     ]
