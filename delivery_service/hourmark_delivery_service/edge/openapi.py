@@ -89,22 +89,22 @@ _HEADER_TEXTS: Final = {
     "Hourmark-Host-Name": "name of the host",
     "Hourmark-File": "id of the file",
     "Hourmark-Generation": "number of times that the file has been truncated",
-    "Hourmark-Offset": "offset of the first byte of the range, from the last truncation on",
-    "Hourmark-End": "offset after the last byte of the range",
+    "Hourmark-Offset": "offset of the first byte of the range since the last truncation",
+    "Hourmark-End": "offset of the byte after the range",
     OBSERVED_AT_HEADER: (
         "time at which the range was first read, in Unix milliseconds of the service's clock"
     ),
-    RULES_HEADER: "the rules revision by which the range is parsed",
-    "Hourmark-Zone": "IANA time zone of times without a zone",
+    RULES_HEADER: "the rules revision with which the range is parsed",
+    "Hourmark-Zone": "IANA time zone in which times without a zone are read",
     "Hourmark-Source": "name of the declared source",
     "Hourmark-Path": "path of the file when it was found",
     "Hourmark-Record-Start": "RE2 pattern of the first line of each record of several lines",
-    "Hourmark-Fields": "fields that are added to every event, as a JSON object of texts",
+    "Hourmark-Fields": "fields that are added to every event, as a JSON object of strings",
     "Hourmark-Format": "cri: the lines are those of a container log",
     "Hourmark-Ending": "eof: the last line has no line feed, because its file ends there",
     PART_HEADER: (
-        "whole lines, or a piece of a line that is over the limit; lists the optional headers that "
-        "are sent"
+        "whether the body contains whole lines or a piece of a line that exceeds the limit; lists "
+        "the optional headers that are sent"
     ),
 }
 _COMMON: Final = (401, 500, 503)
@@ -141,6 +141,7 @@ def openapi_document(settings: ServiceSettings) -> _Json:
                     **_probe(
                         "alive",
                         "Check whether the process is running",
+                        "The process is running",
                         _object(alive=_described({"const": True}, "always true")),
                     ),
                     "security": [],
@@ -148,9 +149,22 @@ def openapi_document(settings: ServiceSettings) -> _Json:
             },
             "/readyz": {"get": _ready()},
             "/metrics": {
-                "get": _probe("metrics", "Prometheus' text format", {"type": "string"}, _TEXT)
+                "get": _probe(
+                    "metrics",
+                    "Return the metrics of the service",
+                    "The metrics in the Prometheus text format",
+                    {"type": "string"},
+                    _TEXT,
+                )
             },
-            OPENAPI_PATH: {"get": _probe("openapi", "This document", {"type": "object"})},
+            OPENAPI_PATH: {
+                "get": _probe(
+                    "openapi",
+                    "Return a description of all endpoints with the limits of this instance",
+                    "An OpenAPI 3.1 document",
+                    {"type": "object"},
+                )
+            },
         },
         "components": {
             "schemas": {
@@ -205,10 +219,11 @@ def _ranges(settings: ServiceSettings) -> _Json:
     )
     return {
         "operationId": "postRange",
-        "summary": "A byte range of a file, from a tailer",
+        "summary": "Store a byte range of a log file for a tailer",
         "description": (
-            f"End - Offset bytes, up to {settings.range_bytes_max}; a record up to "
-            f"{settings.line_bytes_max}."
+            "The body has exactly `Hourmark-End` minus `Hourmark-Offset` bytes, and at most "
+            f"{settings.range_bytes_max} bytes. A single record in it can have up to "
+            f"{settings.line_bytes_max} bytes."
         ),
         "parameters": [*headers, part, *extras, _encoding()],
         "requestBody": {
@@ -228,7 +243,7 @@ def _ranges(settings: ServiceSettings) -> _Json:
 def _events(settings: ServiceSettings) -> _Json:
     return {
         "operationId": "postEvents",
-        "summary": "Events of one type, from any client",
+        "summary": "Store events of one type for any client",
         **_events_request(settings),
         "responses": {
             "200": _answer("All in-sync replicas have stored the whole request", _events_content()),
@@ -246,7 +261,10 @@ def _validate_events(settings: ServiceSettings) -> _Json:
         "summary": "Validate events of one type without storing them",
         **_events_request(settings),
         "responses": {
-            "200": _answer("The response that postEvents would give; nothing was stored", content),
+            "200": _answer(
+                "The response that a request to store these events would get; nothing was stored",
+                content,
+            ),
             **_events_problems(),
         },
     }
@@ -254,7 +272,7 @@ def _validate_events(settings: ServiceSettings) -> _Json:
 
 def _events_content() -> _Json:
     repeat = _object(**{OBSERVED_AT_HEADER: {"type": "string"}, RULES_HEADER: {"type": "string"}})
-    repeat["description"] = "headers that a retry must send to be the same batch"
+    repeat["description"] = "headers that a retry must send to be recognized as the same batch"
     delivery = _described(
         {"enum": ["exactly once", "at least once"]}, "whether a retry can store events twice"
     )
@@ -262,7 +280,7 @@ def _events_content() -> _Json:
     answer["properties"]["rejected"] = _REJECTED
     answer["properties"]["next_step"] = {
         "type": "string",
-        "description": "how to change `at least once`",
+        "description": "how to make a retry of this request safe",
     }
     return answer
 
@@ -284,8 +302,8 @@ def _events_request(settings: ServiceSettings) -> _Json:
     )
     return {
         "description": (
-            f"At most {settings.range_bytes_max} bytes; a single event up to "
-            f"{settings.line_bytes_max}."
+            f"The body can have up to {settings.range_bytes_max} bytes, or up to "
+            f"{settings.line_bytes_max} bytes if it contains a single event."
         ),
         "parameters": [
             {
@@ -303,12 +321,14 @@ def _events_request(settings: ServiceSettings) -> _Json:
                 description="true: if any event is not valid, none is accepted, and the response is 422",
             ),
             _header(
-                OBSERVED_AT_HEADER, _OBSERVED_AT, description="time of the batch, Unix milliseconds"
+                OBSERVED_AT_HEADER,
+                _OBSERVED_AT,
+                description="time of the batch, in Unix milliseconds",
             ),
             _header(
                 RULES_HEADER,
                 {"type": "string"},
-                description="the rules revision by which the batch is parsed",
+                description="the rules revision with which the batch is parsed",
             ),
             _encoding(),
         ],
@@ -331,7 +351,7 @@ def _reports() -> _Json:
     }
     return {
         "operationId": "postReport",
-        "summary": "A tailer's host report",
+        "summary": "Store a host report, in which a tailer states how much it has delivered",
         "parameters": [_encoding()],
         "requestBody": body,
         "responses": {
@@ -343,7 +363,7 @@ def _reports() -> _Json:
 
 def _hello() -> _Json:
     answer = _answer(
-        "The service's clock and its rules, for a client's first request",
+        "The service's clock and rules revision, which a client needs for its first request",
         _object(
             clock_ms=_MILLISECONDS,
             rules=_described({"type": "string"}, "id of the latest rules revision"),
@@ -351,7 +371,7 @@ def _hello() -> _Json:
     )
     return {
         "operationId": "hello",
-        "summary": "Clock and rules",
+        "summary": "Return the clock and the latest rules revision of the service",
         "responses": {"200": answer, **_problems(*_COMMON)},
     }
 
@@ -361,24 +381,26 @@ def _ready() -> _Json:
     schema = _object(
         ready=_described({"type": "boolean"}, "whether the status is 200"),
         reasons=_described(texts, "why the service is not ready"),
-        warnings=_described(texts, "problems that do not make it unready"),
+        warnings=_described(
+            texts, "problems that do not prevent the service from accepting requests"
+        ),
         native_pass=_described({"type": "boolean"}, "whether lines are parsed by the C module"),
     )
     responses = {
-        "200": _answer("The service accepts ranges", schema),
-        "503": _answer("The service does not accept ranges now", schema),
+        "200": _answer("The service accepts requests", schema),
+        "503": _answer("The service does not accept requests now", schema),
         **_problems(500),
     }
     return {
         "operationId": "ready",
         "security": [],
-        "summary": "Check whether the service accepts ranges now",
+        "summary": "Check whether the service accepts requests now",
         "responses": responses,
     }
 
 
-def _probe(name: str, summary: str, schema: _Json, media_type: str = _JSON) -> _Json:
-    responses = {"200": _answer(summary, schema, media_type), **_problems(401, 500)}
+def _probe(name: str, summary: str, result: str, schema: _Json, media_type: str = _JSON) -> _Json:
+    responses = {"200": _answer(result, schema, media_type), **_problems(401, 500)}
     return {"operationId": name, "summary": summary, "responses": responses}
 
 
