@@ -74,7 +74,7 @@ class Config(BaseSettings):
     etl: EtlSettings = EtlSettings()
     types: TypesSettings = TypesSettings()
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """lowest level of log messages on stderr, for every command"""
+    """Lowest level of the log messages that commands write to stderr."""
 
     @model_validator(mode="before")
     @classmethod
