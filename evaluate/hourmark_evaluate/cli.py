@@ -92,12 +92,13 @@ def _command_options(function: Any) -> Any:
 @click.option(
     "--properties",
     type=_FILE,
-    help="File of client settings for both clusters, one NAME=VALUE per line, by librdkafka's names.",
+    help="File with client settings for both clusters, one NAME=VALUE per line, named as in "
+    "librdkafka.",
 )
 @click.option(
     "--central-properties",
     type=_FILE,
-    help="File of client settings that differ for the central cluster.",
+    help="File with client settings that differ for the central cluster.",
 )
 @click.option(
     "--prefix",
@@ -134,12 +135,13 @@ def _command_options(function: Any) -> Any:
 @click.option(
     "--seconds",
     type=click.FloatRange(5, 3600),
-    help="Length of a trial's load, which also determines outages.  [default: 60]",
+    help="Duration of the load of a trial, which also determines the duration of outages.  [default: "
+    "60]",
 )
 @click.option(
     "--quick",
     is_flag=True,
-    help=f"The same as --seconds {QUICK_SECONDS:.0f}: too short to measure anything.",
+    help=f"The same as --seconds {QUICK_SECONDS:.0f}, which is too short for measurements.",
 )
 @click.option(
     "--rate",
@@ -159,18 +161,19 @@ def _command_options(function: Any) -> Any:
     type=click.IntRange(64, 900_000),
     default=EvaluationOptions.event_bytes,
     show_default=True,
+    help="Size of an event in bytes.",
 )
 @click.option(
     "--partitions",
     type=click.IntRange(1, 100),
     default=EvaluationOptions.partitions,
     show_default=True,
-    help="Partitions of each topic.",
+    help="Number of partitions of each topic.",
 )
 @click.option(
     "--report",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Folder of the report.  [default: evaluation]",
+    help="Folder for the report.  [default: evaluation]",
 )
 @click.option(
     "--markdown",
@@ -181,7 +184,7 @@ def _command_options(function: Any) -> Any:
     "--from",
     "saved",
     type=_FILE,
-    help="Run no trial; report the result in this evaluation.json.",
+    help="Run no trials, and report the result that this evaluation.json contains.",
 )
 @click.option("--json", "as_json_", is_flag=True, help="Print the result as one JSON object.")
 def command(
@@ -190,14 +193,18 @@ def command(
     """Run trials of Kafka under faults, and report which properties Kafka keeps.
 
     By default, the trials run on a local stack, which is started and stopped for the run (about ten
-    minutes). With --bootstrap, they run on your clusters, in new topics that are deleted at the end;
-    choose --rate and --no-burst accordingly.
+    minutes). With --bootstrap, they run on your clusters, in new topics that are deleted at the end.
+    In this case, use --rate and --no-burst to limit the load on the clusters.
 
     On your clusters, faults are injected by shell commands that you provide. A trial is reported
-    as not tried if its commands are missing or have no effect. Placeholders: {broker} is a
-    broker's id, {host} and {port} are the address of a broker or of a worker of the mirror, {topic}
-    is a topic of the central cluster. A command must return within two minutes, and a stopped
-    server must stay down until it is started. Trials of the mirror's leader need several workers.
+    as not tried if its commands are missing or have no effect. A command must return within two
+    minutes, and a stopped server must stay down until it is started. Trials of the mirror's leader
+    need several workers. Commands can contain the following placeholders:
+
+    \b
+    - {broker}: id of a broker
+    - {host} and {port}: address of a broker, or of a worker of the mirror
+    - {topic}: name of a topic of the central cluster
 
     Clients need permission to create, describe, write, read and delete topics of both prefixes and
     their copies, to read with and delete groups of --prefix, and to describe the cluster. To

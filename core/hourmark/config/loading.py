@@ -299,8 +299,8 @@ config_file_option = functools.partial(
     "--config",
     type=click.Path(path_type=Path, dir_okay=False),
     help=(
-        "Configuration file (TOML). Default: $HOURMARK_CONFIG, ./hourmark.toml, or the local "
-        "stack's."
+        "Configuration file (TOML). Default: $HOURMARK_CONFIG, ./hourmark.toml, or the file of the "
+        "local stack."
     ),
 )
 # Every other command that reads settings takes this option; the function receives a checked
