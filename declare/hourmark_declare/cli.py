@@ -109,8 +109,8 @@ def _parsed_again(config: Config, declared: Declarations, since: str) -> list[Re
 @json_option
 @click.option(
     "--first-hour",
-    help="First hour of new types, such as 2026-11-21T05. Default: types.first_hour if no types "
-    "were applied to the ledger before and it is set, otherwise the current hour.",
+    help="First hour of new types, such as 2026-11-21T05. Default: the current hour, or for the first "
+    "types of a ledger types.first_hour, if it is set.",
 )
 @click.option(
     "--remove",

@@ -50,19 +50,19 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 _BROKER = "{broker} is its id, {host} and {port} its address."
 _WORKER = "{host} and {port} are the address of its REST server, by which other workers call it."
 _COMMANDS = {  # operation -> help text
-    "stop_broker": f"Stop a broker. {_BROKER}",
-    "start_broker": "Start the broker again. It may already be running.",
-    "wipe_broker": "Delete the data of the stopped broker.",
-    "pause_broker": "Suspend a broker, as SIGSTOP does.",
-    "resume_broker": "Resume the broker.",
-    "refuse_target": "Make the central cluster refuse writes to {topic}.",
-    "accept_target": "Make the central cluster accept these writes again.",
-    "stop_worker": f"Kill the mirror's leading worker. {_WORKER}",
-    "start_worker": "Start the worker again. It may already be running.",
-    "pause_worker": "Suspend the worker and all its processes, as SIGSTOP does.",
-    "resume_worker": "Resume the worker.",
-    "stop_mirror": "Kill all of the mirror's workers.",
-    "start_mirror": "Start the workers again.",
+    "stop_broker": f"Shell command that stops a broker. {_BROKER}",
+    "start_broker": "Command that starts the broker again, which may already be running.",
+    "wipe_broker": "Command that deletes the data of the stopped broker.",
+    "pause_broker": "Command that suspends a broker, as SIGSTOP does.",
+    "resume_broker": "Command that resumes the broker.",
+    "refuse_target": "Command that makes the central cluster refuse writes to {topic}.",
+    "accept_target": "Command that makes the central cluster accept these writes again.",
+    "stop_worker": f"Command that kills the mirror's leading worker. {_WORKER}",
+    "start_worker": "Command that starts the worker again, which may already be running.",
+    "pause_worker": "Command that suspends the worker and all its processes, as SIGSTOP does.",
+    "resume_worker": "Command that resumes the worker.",
+    "stop_mirror": "Command that kills all workers of the mirror.",
+    "start_mirror": "Command that starts the workers again.",
 }
 
 
@@ -141,7 +141,7 @@ def _command_options(function: Any) -> Any:
 @click.option(
     "--quick",
     is_flag=True,
-    help=f"The same as --seconds {QUICK_SECONDS:.0f}, which is too short for measurements.",
+    help=f"The same as `--seconds {QUICK_SECONDS:.0f}`, which is too short for measurements.",
 )
 @click.option(
     "--rate",

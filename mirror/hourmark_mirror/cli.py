@@ -187,7 +187,7 @@ def _or_dash(offset: int | None) -> str:
 @mirror.command()
 @config_option
 @click.option(
-    "--topic", "topics", multiple=True, help="Only this topic or event type; may be repeated."
+    "--topic", "topics", multiple=True, help="Consider only this topic or event type (repeatable)."
 )
 @click.option(
     "--timeout",
@@ -223,7 +223,7 @@ def verify(
     accept: bool,
     as_json: bool,
 ) -> None:
-    """Verify that the central cluster holds every edge record, once and unaltered.
+    """Verify that the central cluster contains every edge record, once and unaltered.
 
     The command waits until the mirror has reached the current end offsets of the edge cluster. Then
     it compares keys and values record by record and in order. It also raises an alarm if data may

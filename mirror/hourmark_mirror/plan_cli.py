@@ -28,7 +28,7 @@ from hourmark_mirror.topics.planning import (
 from hourmark_mirror.topics.remote_topics import apply_differences, remote_topic_differences
 
 topic_option = click.option(
-    "--topic", "topics", multiple=True, help="Only this topic or event type; may be repeated."
+    "--topic", "topics", multiple=True, help="Consider only this topic or event type (repeatable)."
 )
 
 
@@ -131,8 +131,8 @@ def format_status(site: str, group: WorkerGroup, installed: str) -> Iterator[str
 def plan(config: Config, topics: tuple[str, ...], as_json: bool) -> None:
     """Show how remote topics and running workers differ from the edge and the configuration.
 
-    The command changes nothing. It exits with code 1 if there is a difference. The following is
-    compared:
+    The command changes nothing. It exits with code 1 if there is a difference. It compares the
+    following properties:
 
     \b
     - topics: whether they exist, their partitions, retention, message size and policies
@@ -159,7 +159,7 @@ def plan(config: Config, topics: tuple[str, ...], as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 def apply(config: Config, topics: tuple[str, ...], yes: bool, as_json: bool) -> None:
-    """Create remote topics, add partitions and change settings to match the edge.
+    """Create remote topics, add partitions and change settings to match the edge cluster.
 
     The command can be repeated safely. If it shortens the retention of a topic, Kafka deletes older
     records on the central cluster. Workers read changed settings only at startup, so restart

@@ -317,9 +317,10 @@ def reset_offsets(
 ) -> None:
     """Copy topics from the start again after they were deleted and recreated at the edge.
 
-    For such a topic, the mirror's position is past the edge's log end. MirrorMaker 2 then copies
-    nothing, or only records after the old position, and reports no error. Stop every `hourmark
-    mirror run` first, because the command refuses to run while a worker is in the group.
+    After a topic was recreated, the mirror's position may be past the end of the topic's log. In
+    this case, MirrorMaker 2 copies nothing, or only records after the old position, and reports no
+    error. Stop every `hourmark mirror run` first, because the command refuses to run while a worker
+    is in the group.
 
     Records that already exist on the central cluster are copied again. The ETL drops them as
     duplicates, but `hourmark mirror verify` reports them as doubled or foreign until retention

@@ -46,7 +46,7 @@ _LIBRDKAFKA = "hourmark.kafka.clients.librdkafka"
 @json_option
 @config_file_option("file", callback=remember_config_file)
 def status(every_s: float | None, as_json: bool, file: Path | None) -> None:
-    """Show whether the installation works, and each problem with its start and the next step.
+    """Show whether the installation works, and list each problem with its start and the next step.
 
     The first line of the output is a summary. The next lines list the problems, with causes before
     consequences. Then follow the servers, the components and the event types.

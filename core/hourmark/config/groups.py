@@ -395,7 +395,7 @@ class TailedSource(FrozenModel):
     such as `syslog+tcp://127.0.0.1:5514`, `syslog+tls://…` and `syslog+udp://…`.
     """
     zone: str = "UTC"
-    """IANA time zone of timestamps that contain no zone, such as `Europe/Vienna`."""
+    """IANA time zone of timestamps that contain no zone, such as Europe/Vienna."""
     format: Literal["plain", "cri"] = "plain"
     """Format of the files. With `plain`, lines are read as they are. With `cri`, the files are
     container logs of Kubernetes: partial lines are joined, and the names of the pod, the namespace

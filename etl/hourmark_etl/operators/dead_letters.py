@@ -44,8 +44,8 @@ _Command = Callable[..., Any]
 def dead_letters() -> None:
     """Count or show dead letters: input lines that could not be converted to events.
 
-    The commands read dead letters from the end of their topic on the edge cluster or, with --from
-    buckets, from closed buckets. All times are in UTC, and are the times at which lines were
+    The commands read dead letters from the end of their topic on the edge cluster or, with `--from
+    buckets`, from closed buckets. All times are in UTC, and are the times at which lines were
     observed. If a byte range was sent more than once, its lines may be repeated in the topic.
 
     \b
@@ -64,7 +64,7 @@ def _options(command: _Command) -> _Command:
                 "place",
                 type=click.Choice(["topic", "buckets"]),
                 default="topic",
-                help="Read the end of the topic, or closed buckets. Default: topic.",
+                help="Where to read dead letters: the end of the topic, or closed buckets. Default: topic.",
             ),
             click.option(
                 "--reason",

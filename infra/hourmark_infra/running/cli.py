@@ -60,7 +60,7 @@ def run(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Run and supervise the service, tailer and ETL, with a single log on stderr.
+    """Run and supervise the delivery service, the tailer and the ETL, with one log on stderr.
 
     If log files are given, the command first proposes event types for them. If the configuration
     names no Kafka cluster, the command starts the local stack, which keeps running afterwards. A

@@ -38,7 +38,7 @@ def up(clusters: Clusters | None, mirror: bool, bucket_seconds: int | None, as_j
     """Start the local stack and wait until each server is healthy.
 
     The stack consists of three edge brokers, one central broker, MirrorMaker 2 and its monitor, a
-    NameNode, a DataNode and a schema registry on the loopback interface. With --clusters 1, there
+    NameNode, a DataNode and a schema registry on the loopback interface. With `--clusters 1`, there
     is no central broker and no mirror. All files are stored in $HOURMARK_HOME/stack. Servers that
     are running already keep running, and stopped servers are started again with the same data and
     ports.

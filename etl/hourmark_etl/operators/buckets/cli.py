@@ -144,7 +144,7 @@ def ls(
     """List closed buckets and, for each type, the next hour to close and what it waits for.
 
     If several conditions are given, all of them must be met. For an open hour, the column grade
-    shows its state: open, frozen (being proved) or sealed (being written). With --state open, the
+    shows its state: open, frozen (being proved) or sealed (being written). With `--state open`, the
     command is fast regardless of the number of closed buckets, because it reads only one row of the
     ledger per type.
 
@@ -219,7 +219,7 @@ def show(event_type: str, hour: str, show_all: bool, as_json: bool, config: Conf
 def why(event_type: str, hour: str, as_json: bool, config: Config) -> None:
     """Explain why a bucket is not closed, or how it was closed.
 
-    Each reason states what the bucket waits for, how long it has waited, and the next step.
+    Each reason in the output states what the bucket waits for, how long it has waited, and the next step.
 
     \b
     Examples:
