@@ -41,7 +41,7 @@ class Subject(BaseModel):
 
     Attributes:
         title: The title of the page.
-        subject: What the faults concern, such as `the brokers of Kafka`.
+        subject: What the faults affect, such as `the brokers of Kafka`.
         note: A paragraph about all faults of the page; may be empty.
         fault: The faults, in the order of the page.
     """
@@ -68,12 +68,12 @@ def _page(file: Path, subject: Subject) -> str:
     lines = [
         f"# {subject.title}",
         "",
-        f"This page lists faults that concern {subject.subject}. For each fault, it states what "
+        f"This page lists faults that affect {subject.subject}. For each fault, it states what "
         "Hourmark guarantees, what detects the fault, how the fault ends, and which tests inject it. "
-        "Contributors and evaluators can use the page to check the guarantees.",
+        "It is written for contributors and for people who evaluate Hourmark.",
         "",
-        "The column *result* shows how a fault ends. [Guarantees and "
-        "evidence](guarantees-and-evidence.md) defines its words in more detail:",
+        "The column *result* states how a fault ends. [Guarantees and "
+        "evidence](guarantees-and-evidence.md) explains the possible results in more detail:",
         "",
         "- *recovered*: Hourmark continues automatically.",
         "- *refused*: A component rejects a request, does not start or waits, and states the reason.",

@@ -840,13 +840,27 @@ class Frontier:
 
     @property
     def due_ms(self) -> int:
-        """Return the time from which the deadline of this hour is counted.
+        """Return the time from which the closing delay of this hour is measured.
 
         Returns:
             Unix milliseconds: the end of the hour. For an hour before `first_hour`, the end of
             `first_hour`, because old log files may be delivered years after they were written.
         """
         return max(self.hour, self.first_hour).end_ms
+
+    def times_out_ms(self, deadline_ms: int) -> int:
+        """Return when this hour stops waiting for missing sources and events.
+
+        The deadline of the oldest hour before `first_hour` starts when the closer notices its
+        events, because an old log file may be delivered long after the type's first hour.
+
+        Args:
+            deadline_ms: The setting `etl.deadline_seconds`, in milliseconds.
+
+        Returns:
+            Unix milliseconds.
+        """
+        return max(self.due_ms, self.awaited_ms) + deadline_ms
 
     @property
     def sealed_hours(self) -> tuple[Frontier, ...]:

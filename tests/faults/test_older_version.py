@@ -135,7 +135,7 @@ def test_rules_of_a_parser_that_it_has_are_used(ask: Ask) -> None:
     assert OLDER.parsers == (1,)
     assert ask(RULES_LINES, list(known.records())) == 1
     later = dataclasses.replace(known, parser=PARSER)
-    assert f"requires parser {PARSER.parser}" in ask(RULES_LINES, list(later.records()))
+    assert f"names the parser {PARSER.parser} " in ask(RULES_LINES, list(later.records()))
 
 
 def test_ranges_that_name_its_rules_are_parsed_the_same_by_both(ask: Ask) -> None:

@@ -134,8 +134,8 @@ def query(delivered: LogFiles, selected: Callable[[str], bool]) -> list[str]:
     for command, output in console_commands(text):
         if command == f"hour={HOUR}":
             shell.env["hour"] = hour
-        elif command.endswith("> hour.jsonl"):
-            shell.run(command)
+        elif command.endswith(".jsonl"):
+            shell.run(command.replace(HOUR[:10], day))
         elif selected(command):
             for written, used in replaced.items():
                 command = command.replace(written, used)

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from hourmark.clock import SystemClock
 from hourmark.errors import UsageError
 from hourmark_delivery_service.parsing.syslog.rfc5424 import BOM
 
@@ -29,6 +30,7 @@ class FileSample(NamedTuple):
         tail: Last lines without line feeds, at most 1,000, excluding the lines in `head`.
         size: Size of the file in bytes.
         written_ms: Time of the last modification in Unix milliseconds.
+        read_ms: Time at which the sample was read, in Unix milliseconds.
     """
 
     path: Path
@@ -36,6 +38,7 @@ class FileSample(NamedTuple):
     tail: list[bytes]
     size: int
     written_ms: int
+    read_ms: int
 
     @property
     def lines(self) -> list[bytes]:
@@ -112,7 +115,12 @@ def read_sample(path: Path) -> FileSample:
             f"{path} is no text: there are NUL bytes in its first 4 KiB; name a log file"
         )
     return FileSample(
-        path, first[:LINES_MAX], last[-LINES_MAX:], status.st_size, status.st_mtime_ns // 10**6
+        path,
+        first[:LINES_MAX],
+        last[-LINES_MAX:],
+        status.st_size,
+        written_ms=status.st_mtime_ns // 10**6,
+        read_ms=SystemClock().now_ms(),
     )
 
 

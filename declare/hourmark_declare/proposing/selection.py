@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import datetime as dt
 import itertools
 import re
 from collections.abc import Sequence
 from typing import Final
 
+from hourmark.records.dead_letters import DeadLetterReason
 from hourmark_declare.line_trial import LineResult, LineTrial, ReadContext
 from hourmark_declare.proposing.candidate import Candidate
 from hourmark_declare.proposing.confidence import (
@@ -53,6 +55,9 @@ CANDIDATE_SOURCES: Final[Sequence[CandidateSource]] = (
     plain_text_candidates,
 )
 _TOLD: Final = 3
+_HOUR_MS: Final = 3_600_000
+_AHEAD_MS_MAX: Final = 900_000  # the default of parsing.future_seconds
+_AFTER_ALL_TIMES_MS: Final = 1 << 42  # the year 2109
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -180,8 +185,54 @@ def _best(tried: Sequence[Proposal]) -> Proposal:
 def _evaluate(
     sample: FileSample, name: str, candidate: Candidate, zone: str, host: str
 ) -> Proposal | None:
+    """Try a format, also if its times are later than the file's last modification.
+
+    Lines are parsed as if they were read when the file was last modified, because times without a
+    year are relative to that. If times are later, which is usual for a file from another time zone,
+    all times are accepted, and the proposal states how far they are ahead.
+    """
+    proposal = _try(sample, name, candidate, zone, host, sample.written_ms)
+    if proposal is None or not proposal.dead_letters[DeadLetterReason.FUTURE.value]:
+        return proposal
+    proposal = _try(sample, name, candidate, zone, host, _AFTER_ALL_TIMES_MS)
+    if proposal is None or proposal.newest is None:
+        return proposal
+    newest_ms = int(dt.datetime.fromisoformat(proposal.newest).timestamp() * 1000)
+    known = dataclasses.replace(
+        proposal.candidate, **_describe_future(candidate, newest_ms, sample, zone)
+    )
+    return dataclasses.replace(proposal, candidate=known)
+
+
+def _describe_future(
+    candidate: Candidate, newest_ms: int, sample: FileSample, zone: str
+) -> dict[str, tuple[str, ...]]:
+    used = candidate.zone or zone
+    ahead_ms = newest_ms - max(sample.read_ms, sample.written_ms)
+    if ahead_ms > _AHEAD_MS_MAX:
+        doubt = (
+            f"the latest time is {ahead_ms / _HOUR_MS:.1f} h ahead of this machine's clock, and such "
+            f"lines would be dead letters. If the times are not in the zone {used}, use --zone"
+        )
+        return {"doubts": (*candidate.doubts, doubt)}
+    later_ms = newest_ms - sample.written_ms
+    note = (
+        f"the latest time is {later_ms / _HOUR_MS:.1f} h after the last change of the file. If the "
+        f"times are not in the zone {used}, use --zone"
+    )
+    return {"notes": (*candidate.notes, note)}
+
+
+def _try(
+    sample: FileSample,
+    name: str,
+    candidate: Candidate,
+    zone: str,
+    host: str,
+    observed_at_ms: int,
+) -> Proposal | None:
     context = ReadContext(
-        observed_at_ms=sample.written_ms,
+        observed_at_ms=observed_at_ms,
         zone=candidate.zone or zone,
         host=host,
         record_start=candidate.record_start,
