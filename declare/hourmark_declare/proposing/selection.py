@@ -198,15 +198,13 @@ def _evaluate(
     if proposal is None or proposal.newest is None:
         return proposal
     newest_ms = int(dt.datetime.fromisoformat(proposal.newest).timestamp() * 1000)
-    known = dataclasses.replace(
-        proposal.candidate, **_describe_future(candidate, newest_ms, sample, zone)
-    )
+    known = _with_future_times(proposal.candidate, newest_ms, sample, zone)
     return dataclasses.replace(proposal, candidate=known)
 
 
-def _describe_future(
+def _with_future_times(
     candidate: Candidate, newest_ms: int, sample: FileSample, zone: str
-) -> dict[str, tuple[str, ...]]:
+) -> Candidate:
     used = candidate.zone or zone
     ahead_ms = newest_ms - max(sample.read_ms, sample.written_ms)
     if ahead_ms > _AHEAD_MS_MAX:
@@ -214,13 +212,13 @@ def _describe_future(
             f"the latest time is {ahead_ms / _HOUR_MS:.1f} h ahead of this machine's clock, and such "
             f"lines would be dead letters. If the times are not in the zone {used}, use --zone"
         )
-        return {"doubts": (*candidate.doubts, doubt)}
+        return dataclasses.replace(candidate, doubts=(*candidate.doubts, doubt))
     later_ms = newest_ms - sample.written_ms
     note = (
         f"the latest time is {later_ms / _HOUR_MS:.1f} h after the last change of the file. If the "
         f"times are not in the zone {used}, use --zone"
     )
-    return {"notes": (*candidate.notes, note)}
+    return dataclasses.replace(candidate, notes=(*candidate.notes, note))
 
 
 def _try(
