@@ -795,9 +795,9 @@ class Frontier:
         shard: Name of the shard that stages the type.
         later_seals: Seals of the hours that follow, if several hours were sealed together.
         backfilled_hour: The newest closed hour before `first_hour`; None if there is none.
-        noticed_ms: Time at which the closer noticed events or audit records of an hour before
-            `first_hour`, Unix milliseconds; 0 for other hours, and in frontiers that were read from
-            the ledger.
+        noticed_ms: Time at which the closer noticed events or audit records of the oldest hour
+            before `first_hour`, Unix milliseconds; 0 if this hour is not before `first_hour`, and
+            in frontiers that were read from the ledger.
     """
 
     event_type: str
@@ -851,8 +851,8 @@ class Frontier:
     def times_out_ms(self, deadline_ms: int) -> int:
         """Return when this hour stops waiting for missing sources and events.
 
-        The deadline of the oldest hour before `first_hour` starts when the closer notices its
-        events, because an old log file may be delivered long after the type's first hour.
+        The deadline of hours before `first_hour` starts when the closer notices events of the
+        oldest one, because an old log file may be delivered long after the type's first hour.
 
         Args:
             deadline_ms: The setting `etl.deadline_seconds`, in milliseconds.
