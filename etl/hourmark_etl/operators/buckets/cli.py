@@ -369,7 +369,8 @@ def _read_closed(storage: Storage, event_type: str, hours: Sequence[Hour]) -> It
             f"no bucket of {event_type} in this time span is closed; "
             f"`hourmark bucket ls {event_type}` lists its buckets"
         )
-    span = f"{len(closed)} buckets from {closed[0]} to {closed[-1]}"
+    plural = "s" if len(closed) != 1 else ""
+    span = f"{len(closed)} bucket{plural} from {closed[0]} to {closed[-1]}"
     others = (closed[-1].end_s - closed[0].start_s) // closed[0].length_s - len(closed)
     gaps = f"; hours between them without a closed bucket: {others}" if others else ""
     click.echo(f"{span}{gaps}", err=True)

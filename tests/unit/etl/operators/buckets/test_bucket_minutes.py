@@ -82,6 +82,12 @@ def test_cat_of_a_selection_names_a_bucket_that_is_not_closed(run: Run, tmp_path
     assert f"{TYPE} {MINUTES[2]} is not closed" in result.stderr
 
 
+def test_cat_of_one_bucket_of_a_selection_reports_one(run: Run) -> None:
+    label = str(MINUTES[2])
+    result = run("cat", TYPE, "--from", label, "--to", label)
+    assert f"1 bucket from {label} to {label}" in result.stderr
+
+
 def test_cat_of_a_selection_without_a_closed_bucket_is_an_error(run: Run) -> None:
     result = run("cat", TYPE, "--from", "2026-11-22T05")
     assert isinstance(result.exception, NotClosed)
