@@ -57,6 +57,7 @@ CANDIDATE_SOURCES: Final[Sequence[CandidateSource]] = (
 _TOLD: Final = 3
 _HOUR_MS: Final = 3_600_000
 _AHEAD_MS_MAX: Final = 900_000  # the default of parsing.future_seconds
+_ZONES_APART_MS: Final = 26 * _HOUR_MS  # the largest difference of two time zones
 _AFTER_ALL_TIMES_MS: Final = 1 << 42  # the year 2109
 
 
@@ -189,17 +190,33 @@ def _evaluate(
 
     Lines are parsed as if they were read when the file was last modified, because times without a
     year are relative to that. If times are later, which is usual for a file from another time zone,
-    all times are accepted, and the proposal states how far they are ahead.
+    the lines are parsed as if they were read later, but not later than necessary. The proposal
+    states how far the times are ahead. Single lines with a wrong time in the future are dead
+    letters, as in production.
     """
     proposal = _try(sample, name, candidate, zone, host, sample.written_ms)
-    if proposal is None or not proposal.dead_letters[DeadLetterReason.FUTURE.value]:
+    if proposal is None or not _has_future_times(proposal):
         return proposal
-    proposal = _try(sample, name, candidate, zone, host, _AFTER_ALL_TIMES_MS)
-    if proposal is None or proposal.newest is None:
+    for observed_at_ms in (
+        sample.written_ms + _ZONES_APART_MS,
+        sample.read_ms,
+        _AFTER_ALL_TIMES_MS,
+    ):
+        later = _try(sample, name, candidate, zone, host, observed_at_ms)
+        if later is not None and not _has_future_times(later):
+            break
+    if later is None or later.newest is None:
         return proposal
-    newest_ms = int(dt.datetime.fromisoformat(proposal.newest).timestamp() * 1000)
-    known = _with_future_times(proposal.candidate, newest_ms, sample, zone)
-    return dataclasses.replace(proposal, candidate=known)
+    newest_ms = int(dt.datetime.fromisoformat(later.newest).timestamp() * 1000)
+    is_ahead = newest_ms - max(sample.read_ms, sample.written_ms) > _AHEAD_MS_MAX
+    if _has_future_times(later) or (is_ahead and proposal.matches_nearly_all):
+        return proposal
+    known = _with_future_times(later.candidate, newest_ms, sample, zone)
+    return dataclasses.replace(later, candidate=known)
+
+
+def _has_future_times(proposal: Proposal) -> bool:
+    return proposal.dead_letters[DeadLetterReason.FUTURE.value] > 0
 
 
 def _with_future_times(

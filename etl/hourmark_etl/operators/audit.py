@@ -228,10 +228,10 @@ def _window(
     kept_ms = (config.kafka.retention_hours * 3600 + _MARGIN_SECONDS) * 1000
     first = (
         parse_first_hour(from_hour, config)
-        if from_hour
+        if from_hour is not None
         else Hour.containing(max(0, SystemClock().now_ms() - kept_ms), length_s)
     )
-    last_s = parse_last_hour(to_hour, config).start_s if to_hour else _NO_END
+    last_s = _NO_END if to_hour is None else parse_last_hour(to_hour, config).start_s
     if last_s < first.start_s:
         raise UsageError(f"--to {to_hour} is before --from {first}")
     return ReconciliationWindow(event_type, first.start_s, last_s)

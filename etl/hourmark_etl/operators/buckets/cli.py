@@ -326,8 +326,9 @@ def cat(
     --json, each line is the complete event as a JSON object, in which bytes that are not UTF-8
     become {"base64": "…"}.
 
-    Without HOUR, closed buckets are printed in the order of their hours, and the command reports
-    which buckets it has read. A late event is printed with the bucket that contains it.
+    Without HOUR, closed buckets are printed in the order of their hours. At the end, unless --limit
+    is reached before, the command reports which buckets it has read, and how many hours between
+    them have no closed bucket. A late event is printed with the bucket that contains it.
 
     \b
     Examples:
@@ -339,9 +340,11 @@ def cat(
     if hour is None:
         selection = _parse_selection((), from_hour, to_hour, None, (), config)
         (known_type,) = _types(storage, event_type)
-        hours = list_hours(storage, known_type, config.parsing.bucket_seconds)
-        events = _read_closed(storage, known_type, list(filter(selection.includes_hour, hours)))
-    elif from_hour or to_hour:
+        hours = list_hours(
+            storage, known_type, config.parsing.bucket_seconds, selection.first, selection.last
+        )
+        events = _read_closed(storage, known_type, hours)
+    elif from_hour is not None or to_hour is not None:
         raise UsageError("HOUR selects one bucket; omit it, or omit --from and --to")
     else:
         parsed = parse_hour(hour, config)
@@ -366,7 +369,11 @@ def _read_closed(storage: Storage, event_type: str, hours: Sequence[Hour]) -> It
             f"no bucket of {event_type} in this time span is closed; "
             f"`hourmark bucket ls {event_type}` lists its buckets"
         )
-    click.echo(f"{len(closed)} buckets from {closed[0]} to {closed[-1]}", err=True)
+    plural = "s" if len(closed) != 1 else ""
+    span = f"{len(closed)} bucket{plural} from {closed[0]} to {closed[-1]}"
+    others = (closed[-1].end_s - closed[0].start_s) // closed[0].length_s - len(closed)
+    gaps = f"; hours between them without a closed bucket: {others}" if others else ""
+    click.echo(f"{span}{gaps}", err=True)
 
 
 def _types(storage: Storage, event_type: str | None) -> list[str]:
@@ -392,8 +399,8 @@ def _parse_selection(
 ) -> BucketSelection:
     if grades and state == "open":
         raise UsageError("--grade selects closed buckets: open hours have no grade; omit --state")
-    first = parse_first_hour(from_hour, config) if from_hour else None
-    last = parse_last_hour(to_hour, config) if to_hour else None
+    first = None if from_hour is None else parse_first_hour(from_hour, config)
+    last = None if to_hour is None else parse_last_hour(to_hour, config)
     if first and last and first > last:
         raise UsageError(f"--from {first} is after --to {last}; swap the two values")
     return BucketSelection(

@@ -416,9 +416,7 @@ def _storage_rows(
     storage: Storage, bucket_seconds: int, selection: BucketSelection
 ) -> Iterator[tuple[Row, bool]]:
     for name in selection.match_types(list_types(storage), storage.url("")):
-        for hour in list_hours(storage, name, bucket_seconds):
-            if not selection.includes_hour(hour):
-                continue
+        for hour in list_hours(storage, name, bucket_seconds, selection.first, selection.last):
             row = _row_of_marker(storage, name, hour)
             if not selection.grades or row["grade"] in selection.grade_names:
                 yield row, True
