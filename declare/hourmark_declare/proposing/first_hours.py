@@ -41,7 +41,7 @@ def choose_added_first_hour(before: str | None, wanted: Hour, now_ms: int) -> Ho
     Args:
         before: Value of `types.first_hour` in the settings, such as `2026-11-21T05`; None if it is
             not set.
-        wanted: Bucket that `choose_first_hour` returns for the added log files.
+        wanted: First bucket that the added log files need, from `choose_first_hour`.
         now_ms: Current time in Unix milliseconds.
 
     Returns:
