@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+from tools.markdown import wrap
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "docs" / "internals"
 Result = Literal["recovered", "refused", "reported"]
@@ -68,21 +69,27 @@ def _page(file: Path, subject: Subject) -> str:
     lines = [
         f"# {subject.title}",
         "",
-        f"This page lists faults that affect {subject.subject}. For each fault, it states what "
-        "Hourmark guarantees, what detects the fault, how the fault ends, and which tests inject it. "
-        "It is written for contributors and for people who evaluate Hourmark.",
+        wrap(
+            f"This page lists faults that affect {subject.subject}. For each fault, it states what "
+            "Hourmark guarantees, what detects the fault, how the fault ends, and which tests inject "
+            "it. It is written for contributors and for people who evaluate Hourmark."
+        ),
         "",
-        "The column *result* states how a fault ends. [Guarantees and "
-        "evidence](guarantees-and-evidence.md) explains the possible results in more detail:",
+        wrap(
+            "The column *result* states how a fault ends. [Guarantees and "
+            "evidence](guarantees-and-evidence.md) explains the possible results in more detail:"
+        ),
         "",
         "- *recovered*: Hourmark continues automatically.",
         "- *refused*: A component rejects a request, does not start or waits, and states the reason.",
         "- *reported*: An alarm, a message, a counter or a bucket's marker shows the problem.",
         "",
-        f"Do not edit this page. The command `python -m tools.evidence_pages` generates it from "
-        f"`docs/internals/evidence/{file.name}`. To change the page, edit the TOML file and "
-        "run the command again.",
-        *(["", subject.note] if subject.note else []),
+        wrap(
+            "Do not edit this page. The command `python -m tools.evidence_pages` generates it from "
+            f"`docs/internals/evidence/{file.name}`. To change the page, edit the TOML file and run "
+            "the command again."
+        ),
+        *(["", wrap(subject.note)] if subject.note else []),
         "",
         "## Faults",
         "",

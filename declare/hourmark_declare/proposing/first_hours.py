@@ -7,10 +7,10 @@ is therefore a recent one.
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterable
 
 from hourmark.records.hours import Hour
+from hourmark_declare.line_trial import to_unix_ms
 
 
 def choose_first_hour(oldest: Iterable[str | None], now_ms: int, bucket_seconds: int) -> Hour:
@@ -25,11 +25,7 @@ def choose_first_hour(oldest: Iterable[str | None], now_ms: int, bucket_seconds:
         The bucket before the current one if a line is older than the current one; older lines are
         back-filled. Otherwise the current bucket.
     """
-    times_ms = [
-        int(dt.datetime.fromisoformat(time).timestamp() * 1000)
-        for time in oldest
-        if time is not None
-    ]
+    times_ms = [to_unix_ms(time) for time in oldest if time is not None]
     current = Hour.containing(now_ms, bucket_seconds)
     oldest_hour = Hour.containing(max(0, min([now_ms, *times_ms])), bucket_seconds)
     return max(oldest_hour, current.previous())

@@ -105,11 +105,18 @@ def list_hours(
         for _, *clock in _walk_levels(storage, folder, clocks, (date,)):
             with suppress(ValueError):  # not a bucket of this length
                 hours.append(Hour.parse(f"{date}T{':'.join(clock)}", bucket_seconds))
-    return sorted(
-        hour
-        for hour in hours
-        if (first is None or first <= hour) and (last is None or hour <= last)
-    )
+    return sorted(hour for hour in hours if is_between(hour, first, last))
+
+
+def is_between(hour: Hour, first: Hour | None, last: Hour | None) -> bool:
+    """Return whether an hour is in a time span.
+
+    Args:
+        hour: The hour. It must have the same length as `first` and `last`.
+        first: First hour of the span; None for no limit.
+        last: Last hour of the span; None for no limit.
+    """
+    return (first is None or first <= hour) and (last is None or hour <= last)
 
 
 def find_marker(

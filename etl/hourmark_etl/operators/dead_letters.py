@@ -64,7 +64,8 @@ def _options(command: _Command) -> _Command:
                 "place",
                 type=click.Choice(["topic", "buckets"]),
                 default="topic",
-                help="Where to read dead letters: the end of the topic, or closed buckets. Default: topic.",
+                help="Where to read dead letters: the end of the topic, or closed buckets. "
+                "Default: topic.",
             ),
             click.option(
                 "--reason",

@@ -29,6 +29,7 @@ from hourmark_etl.buckets.reader import (
     read_events,
     read_manifest,
 )
+from hourmark_etl.humanize import format_count
 from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
 from hourmark_etl.operators.buckets.exits import (
     EXIT_CODES,
@@ -219,7 +220,8 @@ def show(event_type: str, hour: str, show_all: bool, as_json: bool, config: Conf
 def why(event_type: str, hour: str, as_json: bool, config: Config) -> None:
     """Explain why a bucket is not closed, or how it was closed.
 
-    Each reason in the output states what the bucket waits for, how long it has waited, and the next step.
+    Each reason in the output states what the bucket waits for, how long it has waited, and the next
+    step.
 
     \b
     Examples:
@@ -369,8 +371,7 @@ def _read_closed(storage: Storage, event_type: str, hours: Sequence[Hour]) -> It
             f"no bucket of {event_type} in this time span is closed; "
             f"`hourmark bucket ls {event_type}` lists its buckets"
         )
-    plural = "s" if len(closed) != 1 else ""
-    span = f"{len(closed)} bucket{plural} from {closed[0]} to {closed[-1]}"
+    span = f"{format_count(len(closed), 'bucket')} from {closed[0]} to {closed[-1]}"
     others = (closed[-1].end_s - closed[0].start_s) // closed[0].length_s - len(closed)
     gaps = f"; hours between them without a closed bucket: {others}" if others else ""
     click.echo(f"{span}{gaps}", err=True)
