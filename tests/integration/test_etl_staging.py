@@ -103,6 +103,7 @@ def test_a_type_and_a_partition_made_while_the_driver_runs_are_staged_too(
     assert run.running()
 
 
+@pytest.mark.long
 def test_a_driver_that_begins_with_nothing_to_stage_goes_on(
     run: EtlRun, delivery: DirectDelivery, first_hour: Hour
 ) -> None:

@@ -87,6 +87,7 @@ def test_no_command_of_the_page_is_left_out() -> None:
         )
 
 
+@pytest.mark.long
 def test_the_page_works_as_it_is_written(shell: PageShell) -> None:
     (service,) = re.findall(
         r"^Service: +(\S+),", shell.run(documented("./hourmark up")), re.MULTILINE

@@ -197,6 +197,7 @@ def compact(config: Config) -> None:
     wait_for(compacted, "the broker compacted the topic of rules", 120)
 
 
+@pytest.mark.long
 def test_all_revisions_outlive_a_topic_that_is_compacted_at_once(site: Site) -> None:
     first, second = site.first, site.second
     records = read_rules(site.config.kafka.edge).records
@@ -290,6 +291,7 @@ def test_a_registry_restored_from_an_older_copy_is_caught_up(site: Site, tmp_pat
     assert site.ids_agree()
 
 
+@pytest.mark.long
 def test_a_registry_that_gives_our_ids_to_others_is_left_alone(site: Site) -> None:
     site.lose_registry()
     with contextlib.closing(site.schemas()) as registry:

@@ -64,6 +64,7 @@ def events(told: dict[str, Any]) -> dict[str, int]:
     return {row["type"]: row["events"] for row in told["buckets"]}
 
 
+@pytest.mark.long
 def test_a_log_file_is_in_closed_buckets_and_what_is_new_is_added(
     folder: Path,
 ) -> None:

@@ -189,6 +189,7 @@ def test_a_killed_up_leaves_nothing_that_the_next_cannot_take_over(stack: LocalS
     )
 
 
+@pytest.mark.long
 def test_down_ends_only_its_own_and_data_outlive_it(stack: LocalStack, config: Config) -> None:
     admin = AdminClient({"bootstrap.servers": config.kafka.edge.bootstrap})
     for made in admin.create_topics([NewTopic("stack-outlives-down", 1, 3)]).values():

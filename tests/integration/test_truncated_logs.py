@@ -189,6 +189,7 @@ def test_a_log_that_lost_its_end_is_staged_again_however_far_it_grew(
         stager.end()
 
 
+@pytest.mark.long
 def test_a_new_leader_of_a_whole_log_is_no_loss_even_behind_markers_of_its_own(
     broker: PlainBroker, config: Config
 ) -> None:

@@ -1,7 +1,7 @@
 """The real closing machine, the real ledger and the real staging function, through random
 histories.
 
-    pytest tests/simulation                                  some hundred histories
+    pytest tests/simulation                                  some dozen histories
     HOURMARK_HISTORIES=400 pytest tests/simulation/test_histories.py -m "not long"
     pytest tests/simulation/test_histories.py -m long        ten thousand
     HOURMARK_SEED=17 pytest tests/simulation/test_histories.py   the same histories again
@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from tests.simulation.histories import LOSSES, NUMBERS, WEIGHTS, History, play
 from tests.support.simulator.world import World
 
-HISTORIES = int(os.environ.get("HOURMARK_HISTORIES", "120"))
+HISTORIES = int(os.environ.get("HOURMARK_HISTORIES", "40"))
 LONG = int(os.environ.get("HOURMARK_HISTORIES", "10000"))
 CHUNK = 500  # histories of the long tier between two lines of progress
 

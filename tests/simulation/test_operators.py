@@ -24,7 +24,7 @@ from hourmark_etl.ledger.digests import with_digest
 
 pytestmark = pytest.mark.slow
 
-HISTORIES = int(os.environ.get("HOURMARK_OPERATORS", "40"))
+HISTORIES = int(os.environ.get("HOURMARK_OPERATORS", "15"))
 SEED = int(os.environ.get("HOURMARK_SEED", str(random.randrange(1 << 32))))
 STEPS = 60
 
@@ -46,13 +46,18 @@ def history(folder: Path, seed: int) -> World:
     return world
 
 
-def test_ids_hours_and_readability_hold_or_the_operation_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "histories", [HISTORIES, pytest.param(8 * HISTORIES, marks=pytest.mark.long)]
+)
+def test_ids_hours_and_readability_hold_or_the_operation_is_refused(
+    tmp_path: Path, histories: int
+) -> None:
     sent = refused = 0
-    for seed in range(SEED, SEED + HISTORIES):
+    for seed in range(SEED, SEED + histories):
         world = history(tmp_path, seed)
         sent, refused = sent + len(world.sent), refused + world.refused
-    assert sent > 2 * HISTORIES, "histories without ranges show nothing"
-    assert refused or HISTORIES < 10
+    assert sent > 2 * histories, "histories without ranges show nothing"
+    assert refused or histories < 10
 
 
 def _in_order_only(patch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,8 @@ def representative(
 
     Args:
         cases: The cases. A case that is a tuple has a value for each argument of the test.
-        keep: Number of cases in the quick tier. The first case is always one of them.
+        keep: Number of cases in the quick tier; 0 if the test is too slow for it. Otherwise the
+            first case is one of them.
         suite: Number of cases in the whole suite that are not in the quick tier; they are marked
             `slow`. All others are marked `long`.
         long: Cases that are marked `long` in any case, because they take over a minute.

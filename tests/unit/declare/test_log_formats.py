@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.support.log_formats import CORPUS, FURTHER
 from tests.support.log_formats.model import LogFormat
 from tests.support.log_formats.scoring import propose_format, score
+from tests.support.tiers import representative
 
 from hourmark_declare.proposing.config_files import render_type_files
 from hourmark_declare.proposing.file_sample import read_sample
@@ -37,7 +38,7 @@ KNOWN_FAILURES: Final = frozenset[str]()
 
 @pytest.mark.parametrize(
     "form",
-    [*CORPUS, *(pytest.param(form, marks=pytest.mark.slow) for form in FURTHER)],
+    [*CORPUS, *representative(FURTHER, keep=0, suite=len(FURTHER) // 4)],
     ids=lambda form: form.name,
 )
 def test_the_proposed_structure_is_what_an_engineer_declares(

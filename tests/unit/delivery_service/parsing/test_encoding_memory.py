@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from tests.support.revisions import encoded
 from tests.support.service.harness import Harness, with_service
+from tests.support.tiers import representative
 from tools.native_cases import NOW_MS, Case, difference, parsed, python_alone
 
 from hourmark.config.groups import ParsingSettings
@@ -161,17 +162,18 @@ def in_a_new_process(call: Callable[..., float], *given: Any, **named: Any) -> f
         return pool.submit(call, *given, **named).result(120)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("native", [True, False], ids=["native", "Python"])
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", representative(list(SHAPES), keep=0, suite=3))
 def test_a_small_range_takes_no_more_memory_than_the_largest_event(
     shape: str, native: bool
 ) -> None:
     assert in_a_new_process(peak_mb_of_a_range, shape, native=native) < PEAK_MB_MAX
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape != "groups of a pattern"])
+@pytest.mark.parametrize(
+    "shape",
+    representative([shape for shape in SHAPES if shape != "groups of a pattern"], keep=0, suite=3),
+)
 def test_a_small_batch_takes_no_more_memory_than_the_largest_event(shape: str) -> None:
     assert in_a_new_process(peak_mb_of_a_batch, shape) < PEAK_MB_MAX
 

@@ -140,15 +140,21 @@ def compared(actions: list[Action], folder: str) -> Compared:
     return result
 
 
-@pytest.mark.slow
-@given(actions=ACTIONS)
-@settings(max_examples=25, deadline=None)
+@pytest.mark.parametrize(
+    "histories",
+    [pytest.param(10, marks=pytest.mark.slow), pytest.param(200, marks=pytest.mark.long)],
+)
 def test_nothing_that_an_open_hour_needs_is_missing(
-    actions: list[Action], tmp_path_factory: pytest.TempPathFactory
+    histories: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    assert compared(actions, str(tmp_path_factory.mktemp("life"))) == Compared(
-        Counter(), Counter(), False, False
-    )
+    @given(actions=ACTIONS)
+    @settings(max_examples=histories, deadline=None)
+    def holds(actions: list[Action]) -> None:
+        assert compared(actions, str(tmp_path_factory.mktemp("life"))) == Compared(
+            Counter(), Counter(), False, False
+        )
+
+    holds()
 
 
 PRODUCE, STAGE, CLOSE = ("produce", "click", 2), ("stage", "", 3), ("close", "click", 0)

@@ -219,11 +219,15 @@ def test_a_lost_file_of_promises_holds_every_type_until_an_override_for_all(worl
         assert m.grade.value == "proved" or any(lost in text for text in m.evidence.waived)
 
 
-@pytest.mark.slow
-def test_whichever_file_is_lost_nothing_is_proved_that_is_not_whole(world: World) -> None:
+@pytest.mark.parametrize(
+    "every", [pytest.param(5, marks=pytest.mark.slow), pytest.param(1, marks=pytest.mark.long)]
+)
+def test_whichever_file_is_lost_nothing_is_proved_that_is_not_whole(
+    world: World, every: int
+) -> None:
     held_open(world)
     count = len(staged_files(world, "events")) + len(staged_files(world, "audit"))
-    for at in range(count):
+    for at in range(0, count, every):  # an odd number, so that both kinds of damage occur
         other = fork(world)
         path = [*staged_files(other, "events"), *staged_files(other, "audit")][at]
         other.damages.lose(path)
