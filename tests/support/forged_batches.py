@@ -26,6 +26,9 @@ _HEADER: Final = struct.Struct(">qiibIhiqqqhii")  # of a batch, up to the number
 _UP_TO_CRC: Final = 21
 _PRODUCE: Final = struct.Struct(">hhih")
 _ANSWER: Final = struct.Struct(">ih")  # partition, error
+# A broker acknowledges a batch with the first and last sequence number of an earlier one as its
+# duplicate. The next batch of the producer must therefore not have as many records as the forged one.
+_RECORDS: Final = 61
 
 
 class Forgery(enum.Enum):
@@ -51,8 +54,8 @@ def forge(
     forgery: Forgery,
     record: tuple[bytes, bytes],
 ) -> None:
-    """Write this record into partition 0 as the next of whoever wrote last; tried again while that
-    one is quicker.
+    """Write this record some dozens of times into partition 0 as the next batch of whoever wrote
+    last; tried again while that one is quicker.
 
     `log_of`: where a broker's logs are.
     """
@@ -89,11 +92,15 @@ def _last(log: Path) -> _Last:
 
 
 def _batch(last: _Last, key: bytes, value: bytes) -> bytes:
-    """One record, the next after `last`."""
-    body = b"\0\0\0" + _varint(len(key)) + key + _varint(len(value)) + value + b"\0"
-    record = _varint(len(body)) + body
-    fields = (0, 0, last.time_ms, last.time_ms, last.producer, last.epoch, last.sequence + 1, 1)
-    checked = struct.pack(">hiqqqhii", *fields) + record
+    """Copies of one record, the next after `last`."""
+    records = b""
+    for offset in range(_RECORDS):
+        body = b"\0\0" + _varint(offset) + _varint(len(key)) + key
+        body += _varint(len(value)) + value + b"\0"
+        records += _varint(len(body)) + body
+    times = last.time_ms, last.time_ms
+    producer = last.producer, last.epoch, last.sequence + 1
+    checked = struct.pack(">hiqqqhii", 0, _RECORDS - 1, *times, *producer, _RECORDS) + records
     return struct.pack(">qiibI", 0, 9 + len(checked), -1, 2, _crc32c(checked)) + checked
 
 
