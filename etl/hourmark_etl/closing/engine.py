@@ -131,5 +131,5 @@ class Engine:
         for s in sealed:
             late[s.event_type] |= s.late_hours_s
         closed = closed_buckets(self.database, late, self.config.parsing.bucket_seconds)
-        limits = WriteLimits(etl.unit_bytes_max, etl.target_file_bytes, etl.tasks)
+        limits = WriteLimits(etl.unit_bytes_max, etl.target_file_bytes, etl.tasks, etl.avro_codec)
         return write_hours(self.runner, self.storage, sealed, closed, schemas, folder, limits)

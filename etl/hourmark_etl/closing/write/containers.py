@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 
 from hourmark.avro.framing import event_schema
+from hourmark.config.groups import AvroCodec
 from hourmark_etl.arrow import Int64s, UInt8s, UInt64s, datum_hashes
 from hourmark_etl.buckets.avro_container import ContainerReader, ContainerWriter, DigestingReader
 from hourmark_etl.closing.units import totals_by_hour
@@ -161,6 +162,7 @@ class ContainerSet(ExitStack):
         folder: Path of the folder for the files.
         schemas: Avro schemas as JSON, by schema id.
         target_bytes: Size in bytes at which a file is finished and a new one is created.
+        codec: Codec of the files.
         step_bytes: Bytes of encoded events that are written between two checks of the file size.
     """
 
@@ -170,10 +172,11 @@ class ContainerSet(ExitStack):
         folder: str,
         schemas: Mapping[int, str],
         target_bytes: int,
+        codec: AvroCodec,
         step_bytes: int = STEP_BYTES,
     ) -> None:
         super().__init__()
-        self._step_bytes = step_bytes
+        self._step_bytes, self._codec = step_bytes, codec
         self._storage, self._folder, self._schemas, self._target_bytes = (
             storage,
             folder,
@@ -203,7 +206,7 @@ class ContainerSet(ExitStack):
                 path = f"{self._folder}/{uuid.uuid4().hex}.avro"
                 file = self.enter_context(ExitStack())
                 self._open[key] = _OpenContainer(
-                    self._storage, path, file, self._schemas[run.schema_id], key
+                    self._storage, path, file, self._schemas[run.schema_id], self._codec, key
                 )
             self._open[key].write(run.part(start, until))
             if self._open[key].size >= self._target_bytes:
@@ -224,11 +227,17 @@ class ContainerSet(ExitStack):
 
 class _OpenContainer:
     def __init__(
-        self, storage: Storage, path: str, file: ExitStack, schema_json: str, of: _Key
+        self,
+        storage: Storage,
+        path: str,
+        file: ExitStack,
+        schema_json: str,
+        codec: AvroCodec,
+        of: _Key,
     ) -> None:
         self._storage, self._path, self._file, self._of = storage, path, file, of
         self._writer = ContainerWriter(
-            file.enter_context(storage.create(path, unpublished=True)), schema_json
+            file.enter_context(storage.create(path, unpublished=True)), schema_json, codec=codec
         )
         self._index: list[IdIndexSegment] = []
         self._id_sum = 0
