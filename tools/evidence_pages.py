@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+from tools.markdown import wrap
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "docs" / "internals"
 Result = Literal["recovered", "refused", "reported"]
@@ -41,7 +42,7 @@ class Subject(BaseModel):
 
     Attributes:
         title: The title of the page.
-        subject: What the faults concern, such as `the brokers of Kafka`.
+        subject: What the faults affect, such as `the brokers of Kafka`.
         note: A paragraph about all faults of the page; may be empty.
         fault: The faults, in the order of the page.
     """
@@ -68,21 +69,27 @@ def _page(file: Path, subject: Subject) -> str:
     lines = [
         f"# {subject.title}",
         "",
-        f"This page lists faults that concern {subject.subject}. For each fault, it states what "
-        "Hourmark guarantees, what detects the fault, how the fault ends, and which tests inject it. "
-        "Contributors and evaluators can use the page to check the guarantees.",
+        wrap(
+            f"This page lists faults that affect {subject.subject}. For each fault, it states what "
+            "Hourmark guarantees, what detects the fault, how the fault ends, and which tests inject "
+            "it. It is written for contributors and for people who evaluate Hourmark."
+        ),
         "",
-        "The column *result* shows how a fault ends. [Guarantees and "
-        "evidence](guarantees-and-evidence.md) defines its words in more detail:",
+        wrap(
+            "The column *result* states how a fault ends. [Guarantees and "
+            "evidence](guarantees-and-evidence.md) explains the possible results in more detail:"
+        ),
         "",
         "- *recovered*: Hourmark continues automatically.",
         "- *refused*: A component rejects a request, does not start or waits, and states the reason.",
         "- *reported*: An alarm, a message, a counter or a bucket's marker shows the problem.",
         "",
-        f"Do not edit this page. The command `python -m tools.evidence_pages` generates it from "
-        f"`docs/internals/evidence/{file.name}`. To change the page, edit the TOML file and "
-        "run the command again.",
-        *(["", subject.note] if subject.note else []),
+        wrap(
+            "Do not edit this page. The command `python -m tools.evidence_pages` generates it from "
+            f"`docs/internals/evidence/{file.name}`. To change the page, edit the TOML file and run "
+            "the command again."
+        ),
+        *(["", wrap(subject.note)] if subject.note else []),
         "",
         "## Faults",
         "",

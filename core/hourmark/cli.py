@@ -35,11 +35,11 @@ COMMAND_GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         ),
         "status": (
             "hourmark.commands.status:status",
-            "Show current problems of servers and components, since when, and what to do.",
+            "Show the current problems of servers and components, and how to solve them.",
         ),
         "bucket": (
             "hourmark_etl.operators.buckets.cli:bucket",
-            "List, show, verify and print hourly buckets; explain, await or force an open one.",
+            "List, show, verify and print hourly buckets, or explain, await and force their closing.",
         ),
         "doctor": (
             "hourmark_declare.doctor.cli:doctor",
@@ -59,7 +59,7 @@ COMMAND_GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         ),
         "canary": (
             "hourmark.commands.canary:canary",
-            "Send one test event a minute, and show how far the last one came.",
+            "Send a test event once a minute, and show how far it was processed.",
         ),
     },
     "Event types and settings": {
@@ -76,15 +76,15 @@ COMMAND_GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Search and verify": {
         "dead-letters": (
             "hourmark_etl.operators.dead_letters:dead_letters",
-            "Count and list the lines that could not become events.",
+            "Count or show input lines that could not be converted to events.",
         ),
         "audit": (
             "hourmark_etl.operators.audit:audit",
-            "Compare what audit records promised with what buckets contain.",
+            "Compare the events that audit records count with the events in buckets.",
         ),
         "trace": (
             "hourmark_etl.operators.trace:trace",
-            "Show where a line, an event or a record is, from host to bucket.",
+            "Show which stage a line, an event or a record has reached, from host to bucket.",
         ),
         "ledger": (
             "hourmark_etl.operators.ledger:ledger",
@@ -92,7 +92,7 @@ COMMAND_GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         ),
         "rollback": (
             "hourmark.rollback.cli:rollback",
-            "Check whether an older version can run with the present data.",
+            "Check whether an older version can run with the current data.",
         ),
     },
     "Local stack": {
@@ -100,7 +100,7 @@ COMMAND_GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
             "hourmark_infra.stack.cli:up",
             "Start the local stack: Kafka, MirrorMaker 2, HDFS, schema registry.",
         ),
-        "down": ("hourmark_infra.stack.cli:down", "Stop what `up` started and keep its data."),
+        "down": ("hourmark_infra.stack.cli:down", "Stop the local stack and keep its data."),
         "purge": ("hourmark_infra.stack.cli:purge", "Stop the local stack and delete its data."),
         "demo": (
             "hourmark_verify.demo.cli:demo",
@@ -125,7 +125,7 @@ COMMAND_GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "test": ("hourmark_infra.checks.cli:test", "Run every check and the whole test suite."),
         "bench": (
             "hourmark_infra.checks.bench:bench",
-            "Run a benchmark of this checkout, compared with similar products.",
+            "Run a benchmark of this checkout, partly in comparison with similar products.",
         ),
         "chaos": (
             "hourmark_infra.checks.chaos:chaos",

@@ -18,7 +18,7 @@ import click
 # that are not UTF-8)
 _UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 json_option = click.option(
-    "--json", "as_json", is_flag=True, help="One JSON object on stdout, for programs."
+    "--json", "as_json", is_flag=True, help="Print the result as JSON to stdout, for programs."
 )
 
 

@@ -20,14 +20,6 @@ from hourmark_declare.try_cli import read_sample_lines, try_
 if TYPE_CHECKING:
     from hourmark_declare.samples import ReparsedDeadLetters
 
-_first_hour_option = click.option(
-    "--first-hour",
-    help=(
-        "First hour of new types, e.g. 2026-11-21T05. Default: now; for the first types of a "
-        "ledger, types.first_hour."
-    ),
-)
-
 
 @click.group()
 def types() -> None:
@@ -55,10 +47,10 @@ types.add_command(try_)
 def check(config: Config, folder: Path | None, live: bool, since: str, as_json: bool) -> None:
     """Check the declarations without a server or, with --live, against recent dead letters.
 
-    --live parses the dead letters of the last hour again with these declarations. Exits with code 1
-    if any of them would become a dead letter again. A source or field is then wrong, either in the
-    declarations or in the program that writes the lines. `hourmark dead-letters show` prints the
-    lines.
+    With --live, the command parses the dead letters of the last hour again with these declarations.
+    It exits with code 1 if any of them would become a dead letter again. In this case, a source or
+    field is wrong, either in the declarations or in the program that writes the lines. To see these
+    lines, use `hourmark dead-letters show`.
 
     \b
     Examples:
@@ -115,11 +107,15 @@ def _parsed_again(config: Config, declared: Declarations, since: str) -> list[Re
 @types.command()
 @dir_option
 @json_option
-@_first_hour_option
+@click.option(
+    "--first-hour",
+    help="First hour of new types, such as 2026-11-21T05. Default: the current hour, or for the first "
+    "types of a ledger types.first_hour, if it is set.",
+)
 @click.option(
     "--remove",
     is_flag=True,
-    help="Remove types and sources in force that are not declared here.",
+    help="Remove types and sources that were applied before but are no longer declared.",
 )
 @click.option(
     "--refuse-lines",
@@ -130,10 +126,11 @@ def _parsed_again(config: Config, declared: Declarations, since: str) -> list[Re
     "--lines",
     "sample",
     type=click.File("rb"),
-    help="Sample of current lines, which must remain events.",
+    help="File with sample lines, which must still become events after the change.",
 )
 @click.option(
-    "--source", help="With --lines: the declared source of the lines. Default: the only one."
+    "--source",
+    help="With --lines: declared source of the lines. Default: the only declared source.",
 )
 @config_option
 def apply(
@@ -148,10 +145,10 @@ def apply(
 ) -> None:
     """Apply the declared types and sources: register schemas, create topics, publish parsing rules.
 
-    Can be repeated safely. Changes nothing if closed buckets could no longer be read, or if lines
-    that are events under the current rules would become dead letters. Examples are a removed
-    default or field, or a type that a source no longer carries. To check whether a changed pattern
-    matches the current lines, pass sample lines with --lines.
+    The command can be repeated safely. It refuses changes after which closed buckets could not be
+    read, or lines that are events under the current rules would become dead letters. For example,
+    it refuses to remove a default or a field, or to remove a type from a source. If you have
+    changed a pattern, pass sample lines with --lines to check that they still match.
 
     \b
     Examples:
@@ -183,17 +180,22 @@ def apply(
 @click.option(
     "--adopt",
     is_flag=True,
-    help="The ledger is an older copy: add what it lacks from hourmark.types.",
+    help="After an older copy of the ledger was restored: add the types that it lacks from "
+    "hourmark.types.",
 )
-@_first_hour_option
+@click.option(
+    "--first-hour",
+    help="With --adopt: first hour of the added types, such as 2026-11-21T05. Default: the current "
+    "hour.",
+)
 @json_option
 @config_option
 def repair(config: Config, adopt: bool, first_hour: str | None, as_json: bool) -> None:
     """Restore the topic hourmark.types and the schema registry from the ledger.
 
-    Can be repeated safely. Names, ids and the active rules do not change, and declarations are not
-    read. In an empty registry, schemas get the same ids again. A registry that has assigned these
-    ids to other schemas is refused.
+    The command can be repeated safely. Names, ids and the active rules do not change, and the
+    declarations are not read. If the registry is empty, the schemas get the same ids again. If the
+    registry has assigned these ids to other schemas, the command fails.
 
     \b
     Examples:
@@ -219,7 +221,7 @@ def repair(config: Config, adopt: bool, first_hour: str | None, as_json: bool) -
 @json_option
 @config_option
 def list_types(config: Config, as_json: bool) -> None:
-    """List the active event types, from the latest revision of the rules on the edge cluster.
+    """List the active event types, which the latest rules revision on the edge cluster contains.
 
     \b
     Example:

@@ -15,7 +15,7 @@ dir_option = click.option(
     "--dir",
     "folder",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Folder of declarations. Default: types.dir.",
+    help="Folder with the declarations. Default: types.dir.",
 )
 
 

@@ -65,33 +65,38 @@ _RESERVED_NAMES: Final = frozenset({DEAD_LETTERS, CANARY, SOURCES.stem})
     type=click.Path(path_type=Path, file_okay=False),
     default=_FOLDER,
     show_default=True,
-    help="Folder to write.",
+    help="Folder for the configuration.",
 )
 @click.option(
-    "--name", help="Name of the source and its type, for a single file. Default: the file's name."
+    "--name",
+    help="Name of the source and its event type, for a single file. Default: the name of the file.",
 )
 @click.option(
     "--bucket-seconds",
     "length_s",
     type=click.IntRange(60, 3600),
-    help="Length of a bucket: 3600 in production. Default: the local stack's; without one, 60 if a "
-    "line is under two hours old, otherwise 3600.",
+    help="Length of a bucket; use 3600 in production. Default: the length of the local stack. If "
+    "there is no stack: 60 if a line is less than two hours old or a file has no times, otherwise "
+    "3600.",
 )
 @click.option(
     "--first-hour",
     "begins",
     metavar="HOUR",
-    help="The first bucket, as 2026-11-21T05. Default: the one before the current one.",
+    help="First hour of the event types, such as 2026-11-21T05. Default: the bucket before the "
+    "current one, or the current bucket if no line is older.",
 )
 @click.option(
     "--storage",
     metavar="URL",
-    help="Where buckets go: file:///… or hdfs://…. Default: the stack's HDFS.",
+    help="URL of the folder for buckets, file:///… or hdfs://…. Default: HDFS of the local stack.",
 )
 @click.option(
-    "--zone", help="Time zone of times without one, such as Europe/Vienna. Default: this machine's."
+    "--zone",
+    help="Time zone of times that contain no zone, such as Europe/Vienna. Default: the zone of this "
+    "machine.",
 )
-@click.option("--yes", is_flag=True, help="Write without asking.")
+@click.option("--yes", is_flag=True, help="Write the configuration without asking.")
 @json_option
 @file_errors_reported()
 def init(
@@ -107,17 +112,17 @@ def init(
 ) -> None:
     """Analyze log files and propose a configuration that converts their lines to events.
 
-    No server is needed. Tries each known format on the first and last lines: container logs, JSON,
-    access logs, logfmt, syslog, tables with or without a header row, and lines or records with a
-    timestamp. Lines are parsed as in the delivery service. Shows the best format, the confidence in
-    it, and the results for the lines.
+    The command needs no server. It tries each known format on the first and last lines of a file:
+    container logs, JSON, access logs, logfmt, syslog, tables with or without a header row, and
+    lines or records with a timestamp. It parses the lines as the delivery service does. Then it
+    shows the best format, the confidence in it, and the results for the lines.
 
-    Asks the user to confirm formats that are guesses. With --yes, or without a terminal, the safest
-    variant is used: an ambiguous time is kept as text, and lines without a common format are kept
-    whole.
+    If a format is only a guess, the command asks you to confirm it. With --yes, or without a
+    terminal, it uses the safest variant: it keeps an ambiguous time as text, and keeps lines
+    without a common format whole.
 
-    Nothing is written before confirmation. An existing configuration is extended and never
-    replaced.
+    The command writes nothing before you confirm the configuration. An existing configuration is
+    extended and never replaced.
 
     \b
     Examples:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
@@ -18,6 +19,15 @@ from hourmark.rules.revision import Rules, TypeVersion
 from hourmark_delivery_service.parsing import CompiledRules, parse_range
 
 _NOBODY: Final = "0" * 32
+
+
+def to_unix_ms(time: str) -> int:
+    """Convert an event time of a `LineResult` to Unix milliseconds.
+
+    Args:
+        time: The time in ISO 8601 with a time zone.
+    """
+    return int(dt.datetime.fromisoformat(time).timestamp() * 1000)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

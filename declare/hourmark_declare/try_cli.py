@@ -35,19 +35,20 @@ _LINES_MAX: Final = 10_000
     "file",
     type=click.File("rb"),
     required=True,
-    help="File of sample lines; - reads them from stdin.",
+    help="File with sample lines; - reads them from stdin.",
 )
-@click.option("--source", help="The declared source of the lines. Default: the only one.")
+@click.option("--source", help="Declared source of the lines. Default: the only declared source.")
 @click.option(
-    "--type", "event_type", help="Try this type alone, in the first source that carries it."
+    "--type", "event_type", help="Try only this type, in the first source that contains it."
 )
 @click.option(
     "--observed-at",
-    help="Time of reading for old samples, e.g. 2026-11-21T05:00:00Z. Default: now.",
+    help="Time at which old sample lines were read, such as 2026-11-21T05:00:00Z. Default: now.",
 )
 @click.option(
     "--zone",
-    help="Time zone of times without one. Default: that of the source in [[tailer.sources]], or UTC.",
+    help="Time zone of times that contain no zone. Default: the zone of the source in "
+    "[[tailer.sources]], or UTC.",
 )
 @click.option(
     "--limit",
@@ -72,9 +73,9 @@ def try_(
 ) -> None:
     """Show the events and dead letters that sample lines would become. No server is needed.
 
-    Parses each line as the delivery service does. If the configuration reads the source
-    (`[[tailer.sources]]`), its `record_start`, `format` and `zone` apply. Exits with code 1 if any
-    line would become a dead letter.
+    The command parses each line as the delivery service does. If the configuration contains the
+    source in `[[tailer.sources]]`, its settings `record_start`, `format` and `zone` apply. The
+    command exits with code 1 if any line would become a dead letter.
 
     \b
     Examples:

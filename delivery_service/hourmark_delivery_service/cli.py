@@ -24,12 +24,13 @@ from hourmark.log import set_up_logging
 def serve(config: Config, port: Port | None, workers: int | None) -> None:
     """Run the event delivery service, which accepts events over HTTP and stores them in Kafka.
 
-    Data is acknowledged once Kafka has stored it. The service prints its URL. By default, it
-    listens on the loopback address. Other addresses require TLS, and tokens or client certificates.
+    The service acknowledges data after Kafka has stored it. When it starts, it prints its URL. By
+    default, it listens on the loopback address. Any other address requires TLS, and tokens or
+    client certificates.
 
     On SIGTERM, the service answers all requests in flight and exits. On SIGHUP, it reloads the
-    certificates; with several workers, it replaces the workers one by one, with the current
-    configuration.
+    certificates. If it has several workers, it instead replaces them one by one with workers that
+    use the current configuration.
 
     \b
     Examples:

@@ -21,7 +21,8 @@ def etl() -> None:
 def run(config: Config, shards: tuple[str, ...]) -> None:
     """Copy new records from Kafka to storage and close hourly buckets, until SIGTERM.
 
-    The process may be killed at any time; the next run resumes from the ledger.
+    The process can be killed at any time without losing events. The next run continues from the
+    state in the ledger, which is the database of the ETL.
 
     \b
     Example:
@@ -40,9 +41,9 @@ def run(config: Config, shards: tuple[str, ...]) -> None:
 def skip_unreadable(topic: str, partition: int, config: Config) -> None:
     """Skip offsets of a central topic that cannot be read, up to the first readable offset.
 
-    `hourmark bucket why` names the topic and partition. The skipped offsets are recorded as a gap.
-    Buckets that may lack these records are closed only by `hourmark bucket force`, and their
-    manifests state the offsets.
+    To find out which topic and partition cannot be read, use `hourmark bucket why`. The ledger
+    records the skipped offsets as a gap. A bucket that may lack records of the gap is closed only
+    if you use `hourmark bucket force`, and its manifest lists the offsets.
 
     \b
     Example:

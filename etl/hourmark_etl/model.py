@@ -795,9 +795,9 @@ class Frontier:
         shard: Name of the shard that stages the type.
         later_seals: Seals of the hours that follow, if several hours were sealed together.
         backfilled_hour: The newest closed hour before `first_hour`; None if there is none.
-        noticed_ms: Time at which the closer noticed events or audit records of an hour before
-            `first_hour`, Unix milliseconds; 0 for other hours, and in frontiers that were read from
-            the ledger.
+        noticed_ms: Time at which the closer noticed events or audit records of the oldest hour
+            before `first_hour`, Unix milliseconds; 0 if this hour is not before `first_hour`, and
+            in frontiers that were read from the ledger.
     """
 
     event_type: str
@@ -832,21 +832,36 @@ class Frontier:
         """Return the time up to which log sources must have delivered before this hour can close.
 
         Returns:
-            Unix milliseconds: the end of the hour. For an hour before `first_hour`, the time at
-            which the closer noticed its events, so that a source that is still delivering an old
-            log file is awaited.
+            Unix milliseconds: the end of the hour. For the oldest hour before `first_hour`, the
+            time at which the closer noticed its events, so that a source that is still delivering
+            an old log file is awaited.
         """
-        return max(self.hour.end_ms, self.noticed_ms)
+        is_oldest = self.previous_hour is None
+        return max(self.hour.end_ms, self.noticed_ms if is_oldest else 0)
 
     @property
     def due_ms(self) -> int:
-        """Return the time from which the deadline of this hour is counted.
+        """Return the time from which the closing delay of this hour is measured.
 
         Returns:
             Unix milliseconds: the end of the hour. For an hour before `first_hour`, the end of
             `first_hour`, because old log files may be delivered years after they were written.
         """
         return max(self.hour, self.first_hour).end_ms
+
+    def times_out_ms(self, deadline_ms: int) -> int:
+        """Return when this hour stops waiting for missing sources and events.
+
+        The deadline of hours before `first_hour` starts when the closer notices events of the
+        oldest one, because an old log file may be delivered long after the type's first hour.
+
+        Args:
+            deadline_ms: The setting `etl.deadline_seconds`, in milliseconds.
+
+        Returns:
+            Unix milliseconds.
+        """
+        return max(self.due_ms, self.noticed_ms) + deadline_ms
 
     @property
     def sealed_hours(self) -> tuple[Frontier, ...]:

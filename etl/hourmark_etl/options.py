@@ -19,7 +19,8 @@ shard_option = click.option(
     "--shard",
     "shards",
     multiple=True,
-    help="Stage this shard only (repeatable). The driver with `default` closes. Default: all.",
+    help="Stage only this shard (repeatable). Only the driver of the shard `default` closes buckets. "
+    "Default: all shards.",
 )
 
 

@@ -50,19 +50,19 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 _BROKER = "{broker} is its id, {host} and {port} its address."
 _WORKER = "{host} and {port} are the address of its REST server, by which other workers call it."
 _COMMANDS = {  # operation -> help text
-    "stop_broker": f"Stop a broker. {_BROKER}",
-    "start_broker": "Start the broker again. It may already be running.",
-    "wipe_broker": "Delete the data of the stopped broker.",
-    "pause_broker": "Suspend a broker, as SIGSTOP does.",
-    "resume_broker": "Resume the broker.",
-    "refuse_target": "Make the central cluster refuse writes to {topic}.",
-    "accept_target": "Make the central cluster accept these writes again.",
-    "stop_worker": f"Kill the mirror's leading worker. {_WORKER}",
-    "start_worker": "Start the worker again. It may already be running.",
-    "pause_worker": "Suspend the worker and all its processes, as SIGSTOP does.",
-    "resume_worker": "Resume the worker.",
-    "stop_mirror": "Kill all of the mirror's workers.",
-    "start_mirror": "Start the workers again.",
+    "stop_broker": f"Shell command that stops a broker. {_BROKER}",
+    "start_broker": "Command that starts the broker again, which may already be running.",
+    "wipe_broker": "Command that deletes the data of the stopped broker.",
+    "pause_broker": "Command that suspends a broker, as SIGSTOP does.",
+    "resume_broker": "Command that resumes the broker.",
+    "refuse_target": "Command that makes the central cluster refuse writes to {topic}.",
+    "accept_target": "Command that makes the central cluster accept these writes again.",
+    "stop_worker": f"Command that kills the mirror's leading worker. {_WORKER}",
+    "start_worker": "Command that starts the worker again, which may already be running.",
+    "pause_worker": "Command that suspends the worker and all its processes, as SIGSTOP does.",
+    "resume_worker": "Command that resumes the worker.",
+    "stop_mirror": "Command that kills all workers of the mirror.",
+    "start_mirror": "Command that starts the workers again.",
 }
 
 
@@ -92,12 +92,13 @@ def _command_options(function: Any) -> Any:
 @click.option(
     "--properties",
     type=_FILE,
-    help="File of client settings for both clusters, one NAME=VALUE per line, by librdkafka's names.",
+    help="File with client settings for both clusters, one NAME=VALUE per line, named as in "
+    "librdkafka.",
 )
 @click.option(
     "--central-properties",
     type=_FILE,
-    help="File of client settings that differ for the central cluster.",
+    help="File with client settings that differ for the central cluster.",
 )
 @click.option(
     "--prefix",
@@ -134,12 +135,13 @@ def _command_options(function: Any) -> Any:
 @click.option(
     "--seconds",
     type=click.FloatRange(5, 3600),
-    help="Length of a trial's load, which also determines outages.  [default: 60]",
+    help="Duration of the load of a trial, which also determines the duration of outages.  [default: "
+    "60]",
 )
 @click.option(
     "--quick",
     is_flag=True,
-    help=f"The same as --seconds {QUICK_SECONDS:.0f}: too short to measure anything.",
+    help=f"The same as `--seconds {QUICK_SECONDS:.0f}`, which is too short for measurements.",
 )
 @click.option(
     "--rate",
@@ -159,18 +161,19 @@ def _command_options(function: Any) -> Any:
     type=click.IntRange(64, 900_000),
     default=EvaluationOptions.event_bytes,
     show_default=True,
+    help="Size of an event in bytes.",
 )
 @click.option(
     "--partitions",
     type=click.IntRange(1, 100),
     default=EvaluationOptions.partitions,
     show_default=True,
-    help="Partitions of each topic.",
+    help="Number of partitions of each topic.",
 )
 @click.option(
     "--report",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Folder of the report.  [default: evaluation]",
+    help="Folder for the report.  [default: evaluation]",
 )
 @click.option(
     "--markdown",
@@ -181,7 +184,7 @@ def _command_options(function: Any) -> Any:
     "--from",
     "saved",
     type=_FILE,
-    help="Run no trial; report the result in this evaluation.json.",
+    help="Run no trials, and report the result that this evaluation.json contains.",
 )
 @click.option("--json", "as_json_", is_flag=True, help="Print the result as one JSON object.")
 def command(
@@ -190,14 +193,18 @@ def command(
     """Run trials of Kafka under faults, and report which properties Kafka keeps.
 
     By default, the trials run on a local stack, which is started and stopped for the run (about ten
-    minutes). With --bootstrap, they run on your clusters, in new topics that are deleted at the end;
-    choose --rate and --no-burst accordingly.
+    minutes). With --bootstrap, they run on your clusters, in new topics that are deleted at the end.
+    In this case, use --rate and --no-burst to limit the load on the clusters.
 
     On your clusters, faults are injected by shell commands that you provide. A trial is reported
-    as not tried if its commands are missing or have no effect. Placeholders: {broker} is a
-    broker's id, {host} and {port} are the address of a broker or of a worker of the mirror, {topic}
-    is a topic of the central cluster. A command must return within two minutes, and a stopped
-    server must stay down until it is started. Trials of the mirror's leader need several workers.
+    as not tried if its commands are missing or have no effect. A command must return within two
+    minutes, and a stopped server must stay down until it is started. Trials of the mirror's leader
+    need several workers. Commands can contain the following placeholders:
+
+    \b
+    - {broker}: id of a broker
+    - {host} and {port}: address of a broker, or of a worker of the mirror
+    - {topic}: name of a topic of the central cluster
 
     Clients need permission to create, describe, write, read and delete topics of both prefixes and
     their copies, to read with and delete groups of --prefix, and to describe the cluster. To

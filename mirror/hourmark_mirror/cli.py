@@ -61,16 +61,17 @@ for _command in (watch, status, plan, apply, reset_offsets):
 def run(config: Config, no_restart: bool) -> None:
     """Run MirrorMaker 2 from the edge to the central cluster, with exactly-once delivery.
 
-    Runs until SIGTERM. Creates missing remote topics. Logs how existing ones differ from the edge
-    topics (`hourmark mirror plan`). Restarts MirrorMaker 2 when it exits or when one of its tasks
-    fails. The log of MirrorMaker 2 is written to stderr.
+    The command runs until SIGTERM. It creates missing topics on the central cluster, and logs how
+    existing ones differ from those on the edge cluster (see `hourmark mirror plan`). It restarts
+    MirrorMaker 2 when MirrorMaker 2 exits or one of its tasks fails. The log of MirrorMaker 2 is
+    written to stderr.
 
-    Generated files are stored in mirror.work_dir; the command does not start if another instance
+    Generated files are stored in mirror.work_dir. The command does not start if another instance
     uses this folder.
 
-    To run several workers, start one on each host with a mirror.rest_host that the other hosts can
-    reach. The workers share the tasks of one mirror, and the remaining workers take over the tasks
-    of one that stops.
+    To run several workers, start one on each host, with a mirror.rest_host that the other hosts can
+    reach. The workers share the tasks of one mirror. If a worker stops, the remaining workers take
+    over its tasks.
 
     \b
     Example:
@@ -136,8 +137,9 @@ def _until_available(step: Callable[[], object], stopping: threading.Event) -> N
 def lag(config: Config, as_json: bool) -> None:
     """Show how many edge records the mirror has not copied yet, for each topic-partition.
 
-    Each offset is that of the next record to read. The central end offset also counts one commit
-    marker for each transaction, so it exceeds the number of records.
+    Each offset in the output is that of the next record to read. The end offset on the central
+    cluster is larger than the number of copied records, because Kafka also writes a commit marker
+    for each transaction.
 
     \b
     Example:
@@ -185,7 +187,7 @@ def _or_dash(offset: int | None) -> str:
 @mirror.command()
 @config_option
 @click.option(
-    "--topic", "topics", multiple=True, help="Only this topic or event type; may be repeated."
+    "--topic", "topics", multiple=True, help="Consider only this topic or event type (repeatable)."
 )
 @click.option(
     "--timeout",
@@ -203,12 +205,13 @@ def _or_dash(offset: int | None) -> str:
 @click.option(
     "--seed",
     type=int,
-    help="Seed of the choice of --sample. Default: a random one, which is printed.",
+    help="Seed for the random choice of --sample. Default: a random seed, which is printed.",
 )
 @click.option(
     "--accept",
     is_flag=True,
-    help="Accept the findings: their alarms end. New ones, and causes that persist, are reported.",
+    help="Accept the current findings, so that their alarms end. New findings, and findings whose "
+    "cause persists, are still reported.",
 )
 @json_option
 def verify(
@@ -220,15 +223,15 @@ def verify(
     accept: bool,
     as_json: bool,
 ) -> None:
-    """Verify that the central cluster holds every edge record, once and unaltered.
+    """Verify that the central cluster contains every edge record, once and unaltered.
 
-    Waits until the mirror has reached the current end offsets of the edge, then compares keys and
-    values record by record and in order. Raises alarms where data may be lost: a topic that was
-    deleted or recreated, retention that passed the mirror's last known position, and topics that
-    exist only on the central cluster.
+    The command waits until the mirror has reached the current end offsets of the edge cluster. Then
+    it compares keys and values record by record and in order. It also raises an alarm if data may
+    be lost: if a topic was deleted or recreated, if retention has passed the mirror's last known
+    position, or if a topic exists only on the central cluster.
 
-    Alarms persist until --accept is used, even after retention deletes the evidence. Exits with
-    code 1 if there is any finding. Each finding names the topic, partition and offsets.
+    Alarms persist until --accept is used, even after retention deletes the evidence. The command
+    exits with code 1 if there is any finding. Each finding names the topic, partition and offsets.
 
     \b
     Examples:

@@ -28,7 +28,7 @@ from hourmark_mirror.topics.planning import (
 from hourmark_mirror.topics.remote_topics import apply_differences, remote_topic_differences
 
 topic_option = click.option(
-    "--topic", "topics", multiple=True, help="Only this topic or event type; may be repeated."
+    "--topic", "topics", multiple=True, help="Consider only this topic or event type (repeatable)."
 )
 
 
@@ -43,8 +43,8 @@ class _Plan(NamedTuple):
 def status(config: Config, as_json: bool) -> None:
     """Show the workers of this mirror, their tasks and versions, and the settings in force.
 
-    Reads from the central cluster, so the output is the same on every host. Workers are identified
-    by host. Secrets are redacted.
+    The command reads this information from the central cluster, so you can run it on any host. The
+    output identifies each worker by its host. Secrets are redacted.
 
     \b
     Examples:
@@ -131,9 +131,13 @@ def format_status(site: str, group: WorkerGroup, installed: str) -> Iterator[str
 def plan(config: Config, topics: tuple[str, ...], as_json: bool) -> None:
     """Show how remote topics and running workers differ from the edge and the configuration.
 
-    Compares topics (missing ones, partitions, retention, message size, policies) and workers (none
-    running, connector settings, versions, a leader that other hosts cannot reach). Changes nothing.
-    Exits with code 1 if there is a difference.
+    The command changes nothing. It exits with code 1 if there is a difference. It compares the
+    following properties:
+
+    \b
+    - topics: whether they exist, their partitions, retention, message size and policies
+    - workers: whether one is running, their connector settings and versions, and whether other
+      hosts can reach the leader
 
     \b
     Examples:
@@ -155,11 +159,12 @@ def plan(config: Config, topics: tuple[str, ...], as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 def apply(config: Config, topics: tuple[str, ...], yes: bool, as_json: bool) -> None:
-    """Create remote topics, add partitions and change settings to match the edge.
+    """Create remote topics, add partitions and change settings to match the edge cluster.
 
-    Can be repeated safely. A shorter retention deletes older records on the central cluster.
-    Workers read changed settings only at startup: restart `hourmark mirror run` on each host. Lists
-    the remaining differences, and exits with code 1 if there are any.
+    The command can be repeated safely. If it shortens the retention of a topic, Kafka deletes older
+    records on the central cluster. Workers read changed settings only at startup, so restart
+    `hourmark mirror run` on each host. The command lists the remaining differences, and exits with
+    code 1 if there are any.
 
     \b
     Examples:

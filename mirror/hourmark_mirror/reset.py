@@ -308,7 +308,7 @@ def delete_positions(sites: MirrorSites, positions: Iterable[StoredPosition]) ->
     "--all",
     "all_positions",
     is_flag=True,
-    help="Reset all positions of the named topics, even if none is stale.",
+    help="Reset all positions of the topics in --topic, even those that are not past the log end.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
@@ -317,14 +317,16 @@ def reset_offsets(
 ) -> None:
     """Copy topics from the start again after they were deleted and recreated at the edge.
 
-    For such a topic, the mirror's position is past the edge's log end. MirrorMaker 2 then copies
-    nothing, or only records after the old position, and reports no error. Stop every `hourmark
-    mirror run` first; the command refuses to run while a worker is in the group.
+    After a topic was recreated, the mirror's position may be past the end of the topic's log. In
+    this case, MirrorMaker 2 copies nothing, or only records after the old position, and reports no
+    error. Stop every `hourmark mirror run` first, because the command refuses to run while a worker
+    is in the group.
 
-    Records that already exist on the target are copied again. The ETL drops them as duplicates;
-    `hourmark mirror verify` reports them as doubled or foreign until the target's retention deletes
-    them. Records of the old topic that were not copied are lost, and `verify` names them. Use
-    --topic with --all after a target was truncated.
+    Records that already exist on the central cluster are copied again. The ETL drops them as
+    duplicates, but `hourmark mirror verify` reports them as doubled or foreign until retention
+    deletes them. Records of the old topic that were not copied are lost, and `hourmark mirror
+    verify` reports them too. If a topic on the central cluster was truncated, use --topic together
+    with --all.
 
     \b
     Examples:

@@ -116,12 +116,12 @@ class CanaryPoster:
 
 @click.command()
 @config_option
-@click.option("--site", help="Site in the events; default: kafka.edge_alias.")
+@click.option("--site", help="Value of the field site in the events. Default: kafka.edge_alias.")
 @click.option(
     "--metrics-port",
     type=click.IntRange(0, 65535),
     default=0,
-    help="Serve /metrics and /healthz on this port; 0 for none.",
+    help="Port for /metrics and /healthz; with 0, neither is served.",
 )
 @click.option(
     "--metrics-host",
@@ -132,9 +132,9 @@ class CanaryPoster:
 def run(config: Config, site: str | None, metrics_port: int, metrics_host: str) -> None:
     """Post one event of the type hourmark-canary per minute, until SIGTERM.
 
-    Uses the services in tailer.service_urls with tailer.token_file and tailer.tls. Run it on a
-    separate host, like a tailer. It keeps no state. `hourmark canary check` shows how far the
-    latest event has been processed.
+    The command sends the events to the services in tailer.service_urls, with tailer.token_file and
+    tailer.tls. Run it on a separate host, as you would run a tailer. It stores no state on disk. To
+    find out how far the latest event has been processed, use `hourmark canary check`.
 
     \b
     Example:

@@ -58,17 +58,18 @@ _LOG = logging.getLogger(__name__)
     "--check",
     "only_check",
     is_flag=True,
-    help="Check whether a start would succeed, and exit. Changes nothing.",
+    help="Check whether a start would succeed, and exit without changing anything.",
 )
 @click.option(
     "--drain",
     is_flag=True,
-    help="Read all files to their end, wait for all acknowledgments, report a goodbye, exit.",
+    help="Read all files to their end, wait until all is acknowledged, report a goodbye, and exit.",
 )
 @click.option(
     "--once",
     is_flag=True,
-    help="Read available data, wait until all is acknowledged and reported, exit. No goodbye.",
+    help="Read the available data, wait until all is acknowledged and reported, and exit without a "
+    "goodbye.",
 )
 @click.option(
     "--give-up-after",
@@ -76,20 +77,20 @@ _LOG = logging.getLogger(__name__)
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="With --once: exit with code 1 if nothing is acknowledged for this long.",
+    help="With --once: exit with code 1 if nothing is acknowledged for this time.",
 )
 @click.option(
     "--final-lines",
     is_flag=True,
-    help="With --drain or --once: deliver a last line without a newline too, once its file has not "
+    help="With --drain or --once: also deliver a last line without a newline, once its file has not "
     "grown for flush_seconds.",
 )
 @click.option(
     "--reread",
     is_flag=True,
     help=(
-        f"Start although the checkpoint is missing or broken: {REREAD_REPEATS}. No effect "
-        "if the checkpoint is valid."
+        f"Start although the checkpoint is missing or broken: {REREAD_REPEATS}. The "
+        "option has no effect if the checkpoint is valid."
     ),
 )
 @json_option
@@ -107,14 +108,18 @@ def tail(
 ) -> None:
     """Follow log files and deliver each line exactly once across restarts, rotation and truncation.
 
-    The group `tailer` of the configuration defines the files. SIGTERM or Ctrl-C stops the tailer;
-    the next start continues where it stopped. SIGHUP reloads the configuration if it is valid.
+    The table `[tailer]` of the configuration defines which files are read. SIGTERM or Ctrl-C stops
+    the tailer, and the next start continues where it stopped. SIGHUP reloads the configuration if
+    it is valid.
 
-    A stop reports no goodbye, so hourly buckets wait for this host until the tailer runs again. A
-    bucket that reaches its deadline (etl.deadline_seconds, two hours by default) is closed as
-    timed_out. If the host will send no more data, use --drain: it delivers everything and reports a
-    goodbye, so that no bucket waits for the host. --once makes a single pass, for example from a
-    timer. It reports no goodbye either, so buckets wait for the next pass.
+    When the tailer stops, it reports no goodbye, which is the message that a host will send no more
+    data. Therefore, hourly buckets wait for this host until the tailer runs again, or until they
+    reach their deadline (etl.deadline_seconds, two hours by default) and are closed as timed_out.
+    If the host will send no more data, use --drain. The tailer then delivers everything and reports
+    a goodbye, so that no bucket waits for the host.
+
+    The option --once makes a single pass, for example from a timer. It reports no goodbye either,
+    so buckets wait for the next pass.
 
     \b
     Examples:
@@ -122,8 +127,8 @@ def tail(
       hourmark tail --config edge.toml       follow the files of another configuration
       hourmark tail --check                  check the configuration, file access and services
       hourmark tail --drain --json           deliver everything, print a summary, exit
-      hourmark tail --drain --final-lines    the same for files that end without a newline
-      hourmark tail --once                   without a goodbye, for a host that sends again
+      hourmark tail --drain --final-lines    also deliver last lines without a newline
+      hourmark tail --once                   make one pass, on a host that will send again
       hourmark tail register                 scan the files and send nothing
       hourmark tail status                   show progress, backlog and losses
       hourmark tail trace app.log:17         show how far line 17 was delivered
@@ -170,11 +175,12 @@ def tail(
 def status(
     context: click.Context, config_file: Path | None, every_file: bool, as_json: bool
 ) -> None:
-    """Show the progress, backlog and losses of a tailer. The tailer need not be running.
+    """Show the progress, backlog and losses of a tailer, even if it is not running.
 
-    Shows files with their positions, bytes by source, losses, ongoing problems, and when each
-    source was last caught up. Problems that an operator must examine are in lines that begin with
-    `!`; the exit code is then 1. The command changes nothing.
+    The output contains the files with their positions, the bytes by source, losses, ongoing
+    problems, and the time at which each source was last caught up. A line that begins with `!` is a
+    problem that an operator must examine. If there is such a line, the exit code is 1. The command
+    changes nothing.
 
     \b
     Examples:
@@ -198,19 +204,19 @@ def status(
     "--named",
     "named_file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Also register log files as `hourmark init` observed them, from its named-files.json.",
+    help="File named-files.json of `hourmark init`, which lists further log files to register.",
 )
 @json_option
 @click.pass_context
 def register(
     context: click.Context, config_file: Path | None, named_file: Path | None, as_json: bool
 ) -> None:
-    """Scan the log files once and record them in the checkpoint. Nothing is sent.
+    """Scan the log files once and record them in the checkpoint, without sending anything.
 
-    A file that is rotated or compressed afterwards is found and delivered by the next start of the
-    tailer, even if no pattern matches its new name. `hourmark run` calls this command before it
-    starts servers. No tailer may be running. With --named, files of sources that were never scanned
-    are also found if they were rotated since `hourmark init`.
+    If a file is rotated or compressed afterwards, the tailer finds and delivers it after its next
+    start, even if no pattern matches the new name of the file. `hourmark run` calls this command
+    before it starts servers. The tailer must not be running. With --named, the command also finds
+    files that were rotated since `hourmark init`, if their source has never been scanned.
 
     \b
     Examples:

@@ -126,11 +126,11 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "run": (
         "hourmark_producer.canary:run",
-        "Post one event a minute through the delivery service.",
+        "Post one event a minute to a delivery service.",
     ),
     "check": (
         "hourmark_etl.operators.canary:check",
-        "Show how far the last event came: acknowledged, mirrored, staged, closed.",
+        "Show which steps the last event has passed: acknowledged, mirrored, staged, closed.",
     ),
 }
 
@@ -146,10 +146,11 @@ def canary() -> None:
 
 @click.command()
 def declaration() -> None:
-    """Print the declaration of the type hourmark-canary. Save it in the folder of your types.
+    """Print the declaration of the event type hourmark-canary.
 
-    Apply it with `hourmark types apply`, like any other type. `hourmark run` then sends canary
-    events, and raises an alarm if they are late. Without the declaration there is no canary.
+    Save the output in the folder of your types, and apply it with `hourmark types apply`, like any
+    other type. After that, `hourmark run` sends canary events and raises an alarm if they are late.
+    Without this declaration, there is no canary.
 
     \b
     Example:

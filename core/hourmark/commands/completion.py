@@ -37,7 +37,9 @@ def completion_script(shell: str) -> str:
 @click.command()
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
-    """Print the completion script for SHELL. Debian packages install it.
+    """Print the completion script for bash, zsh or fish.
+
+    The Debian packages of Hourmark install this script.
 
     \b
     Examples:

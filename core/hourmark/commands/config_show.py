@@ -58,7 +58,8 @@ def config_group() -> None:
 def show(path: Path | None, as_json: bool) -> None:
     """Show every effective setting and its origin: default, file or environment variable.
 
-    Passwords and keys are shown as (hidden). docs/reference/configuration.md describes each setting.
+    Passwords and keys are shown as (hidden). Each setting is described in
+    docs/reference/configuration.md.
 
     \b
     Examples:

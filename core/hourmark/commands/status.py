@@ -41,18 +41,18 @@ _LIBRDKAFKA = "hourmark.kafka.clients.librdkafka"
     is_flag=False,
     flag_value=5.0,
     metavar="[SECONDS]",
-    help="Show it again and again, every 5 seconds or as given, until Ctrl-C.",
+    help="Repeat the output until Ctrl-C, every 5 seconds or at this interval.",
 )
 @json_option
 @config_file_option("file", callback=remember_config_file)
 def status(every_s: float | None, as_json: bool, file: Path | None) -> None:
-    """Show whether the installation works, and each problem with its start and the next step.
+    """Show whether the installation works, and list each problem with its start and the next step.
 
-    The first line is a summary. Problems follow, causes before consequences, then each server and
-    component, and the event types.
+    The first line of the output is a summary. The next lines list the problems, with causes before
+    consequences. Then follow the servers, the components and the event types.
 
-    The command works on any machine. With the configuration of the local stack it shows the servers
-    of the stack, otherwise the configured servers. It lists the components whose state cannot be
+    The command works on any machine. With the configuration of the local stack, it shows the
+    servers of the stack; otherwise, it shows the configured servers. It lists the components whose state cannot be
     determined from this machine. Every query has a time limit.
 
     The exit code is 0 if there is no known problem, otherwise 1. A component that was never

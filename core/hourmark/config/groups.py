@@ -60,42 +60,52 @@ class KafkaCluster(FrozenModel):
     """
 
     bootstrap: str = "127.0.0.1:9092"
-    """broker addresses as host:port, comma-separated"""
+    """Addresses of brokers as host:port, separated by commas. Clients find the other brokers of the
+    cluster through them.
+    """
     replication_factor: Positive = 3
-    """replication factor of new topics; 1 only with a single broker"""
+    """Replication factor of new topics. Use 1 only if the cluster has a single broker."""
     min_insync_replicas: Positive = 2
-    """replicas that must acknowledge a write; 2 of 3 survives the loss of one broker"""
+    """Number of in-sync replicas that must acknowledge a write. With the defaults, two of three
+    replicas must acknowledge it, so writes continue after the loss of one broker.
+    """
     properties: dict[str, str] = {}
-    """further client settings by librdkafka's names, such as "security.protocol"; security settings
-    are passed to the mirror too
+    """Additional client settings, named as in librdkafka, such as "security.protocol". The mirror
+    uses the security settings too.
     """
 
 
 class KafkaSettings(FrozenModel):
     """Settings of the Kafka clusters of one or more sites.
 
-    A site has an edge cluster, which receives events from the delivery services. The central
-    cluster feeds the ETL; MirrorMaker 2 copies the events of all sites to it. One cluster may serve
-    as both. The settings are the addresses of the clusters, the aliases of the edge clusters, and
-    the message size and retention of topics.
+    A site has an edge cluster, which receives events from the delivery services. MirrorMaker 2
+    copies the events of all sites to the central cluster, from which the ETL reads them. One
+    cluster may serve as both. The settings are the addresses of the clusters, the aliases of the
+    edge clusters, and the message size and retention of topics.
     """
 
     edge: KafkaCluster = KafkaCluster()
-    """the cluster that receives events from the delivery services"""
+    """Settings of the edge cluster, which receives events from the delivery services."""
     central: KafkaCluster | None = None
-    """the cluster that feeds the ETL; absent: one cluster is used for both, without a mirror"""
+    """Settings of the central cluster, from which the ETL reads events. If this table is absent, the
+    edge cluster also serves as the central cluster, and there is no mirror.
+    """
     edge_alias: Name = "edge"
-    """MirrorMaker 2's alias of the edge cluster; prefix of the mirrored topics"""
+    """MirrorMaker 2's alias of the edge cluster. The names of mirrored topics begin with it, for
+    example `edge.events.click`.
+    """
     further_edges: dict[Name, KafkaCluster] = {}
-    """edge clusters of further sites by alias, whose events the same ledger closes: see
-    docs/how-to/second-site.md; not used by services
+    """Edge clusters of additional sites, as tables by alias. The ETL closes the events of all sites
+    with the same ledger; see docs/how-to/second-site.md. Delivery services ignore this setting.
     """
     max_message_bytes: int = Field(8 * 1024 * 1024, ge=1 << 20)
-    """maximum message size along the whole path; larger than the longest line (4 MiB) and its dead
-    letter
+    """Maximum size of a Kafka message on the whole path. It must be larger than the longest line (4
+    MiB) and the dead letter that contains this line.
     """
     retention_hours: Positive = 168
-    """retention of event topics: how long HDFS or the ETL may be unavailable"""
+    """Retention time of event topics. HDFS and the ETL may be unavailable for this time before
+    events are lost.
+    """
 
     @model_validator(mode="after")
     def _sites_apart(self) -> Self:
@@ -152,29 +162,34 @@ class RegistrySettings(FrozenModel):
     """
 
     url: str = "http://127.0.0.1:8081"
-    """address of the registry's API; https://user:password@host if it requires credentials"""
+    """URL of the registry's API. If the registry requires credentials, use
+    https://user:password@host.
+    """
     ca: Path | None = None
-    """PEM file with the CAs of the registry's certificate, for https://; absent: those of Python's
-    certifi
+    """PEM file with the CA certificates that verify the registry's certificate, for https:// URLs.
+    If absent, those of Python's certifi package are used.
     """
     certificate: Path | None = None
-    """PEM file with the client certificate, for a registry that requests one"""
+    """PEM file with the client certificate, for a registry that requests one."""
     key: Path | None = None
-    """PEM file with the certificate's private key; absent: it is in the same file"""
+    """PEM file with the private key of the client certificate. If absent, the key is in the same
+    file as the certificate.
+    """
 
 
 class BucketSettings(FrozenModel):
-    """The length of the buckets, which is the same for all event types.
+    """Settings for the length of the buckets, which is the same for all event types.
 
     A bucket is the folder with the events of one type and one time span, usually an hour. The
     limits on event times are not set here, but in `types/sources.toml`, in the table `[limits]`.
     """
 
     bucket_seconds: int = 3600
-    """length of a bucket: 3600 (an hour), or for tests whole minutes that divide an hour, such as
-    60. It is part of every rules revision and cannot be changed for a storage root and its clusters
-    after types were applied. Use the same value for `hourmark types`, `etl`, `ledger`, `bucket` and
-    `audit`; services take it from the revision
+    """Length of a bucket. Use 3600 (an hour) in production. For tests, whole minutes that divide an
+    hour are allowed, such as 60. The length is part of every rules revision, which is a published
+    version of all types and sources. It cannot be changed for a storage root and its clusters after
+    types have been applied. Use the same value for the commands `hourmark types`, `etl`, `ledger`,
+    `bucket` and `audit`. Delivery services read it from the rules revision.
     """
 
     @field_validator("bucket_seconds")
@@ -189,17 +204,20 @@ class BucketSettings(FrozenModel):
 
 
 class EventTimeLimits(FrozenModel):
-    """Limits on the difference between the time of an event and the time of its observation.
+    """Settings that limit how far the time of an event may be from the time of its observation.
 
-    An event from a file is observed when its line is read. An event beyond a limit is rejected: it
-    is stored as a dead letter. The limits are declared in `types/sources.toml`, so that everyone
+    An event from a file is observed when its line is read. An event beyond a limit is stored as a
+    dead letter instead of an event. The limits are declared in `types/sources.toml`, so that everyone
     who applies types uses the same values.
     """
 
     future_seconds: int = Field(900, ge=0)
-    """an event whose time is further than this after observed_at becomes a dead letter `future`"""
+    """Maximum time by which an event may be later than `observed_at`, the time of its observation.
+    A later event becomes a dead letter with the reason `future`.
+    """
     lateness_seconds: int = Field(7 * 86400, ge=0)
-    """an event whose time is further than this before observed_at becomes a dead letter `too_late`
+    """Maximum time by which an event may be earlier than `observed_at`, the time of its
+    observation. An earlier event becomes a dead letter with the reason `too_late`.
     """
 
 
@@ -220,15 +238,21 @@ class ServiceTls(FrozenModel):
     """
 
     certificate: Path | None = None
-    """PEM file with the service's certificate and intermediate certificates; absent: no TLS"""
+    """PEM file with the certificate of the service and its intermediate certificates. If absent,
+    TLS is disabled.
+    """
     key: Path | None = None
-    """PEM file with the certificate's private key, without a passphrase; absent: it is in the same
-    file
+    """PEM file with the private key of the certificate, without a passphrase. If absent, the key is
+    in the same file as the certificate.
     """
     client_ca: Path | None = None
-    """PEM file with the CAs of client certificates; absent: no client certificate is requested"""
+    """PEM file with the CA certificates that verify client certificates. If absent, the service
+    does not request a client certificate.
+    """
     client_required: bool = True
-    """whether a client without a certificate is rejected if client_ca is set"""
+    """Whether clients without a certificate are rejected. The setting has no effect unless
+    `client_ca` is set.
+    """
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -246,67 +270,81 @@ class ServiceSettings(FrozenModel):
     """
 
     host: str = "127.0.0.1"
-    """address to listen on. One that other machines can reach (not 127.0.0.1, ::1 or localhost)
-    requires a certificate, and either tokens_required or required client certificates
+    """Address to listen on. An address that other machines can reach (any except 127.0.0.1, ::1 and
+    localhost) requires a TLS certificate. It also requires `tokens_required`, or client
+    certificates (`client_ca` and `client_required`).
     """
     port: Port = 8780
-    """port to listen on; 0 selects a free port and prints it"""
+    """Port to listen on. With 0, the service selects a free port and prints it."""
     state_dir: Path = Path("/var/lib/hourmark/service")
-    """folder with the service's identity, which survives restarts"""
+    """Folder in which the service stores its identity, which it keeps across restarts."""
     range_bytes_max: int = Field(1 << 20, ge=1024)
-    """maximum uncompressed size of a range; a single longer record may have up to line_bytes_max"""
+    """Maximum uncompressed size of a range, which is a part of a log file that a tailer sends in
+    one request. A range that contains a single record may have up to `line_bytes_max` bytes.
+    """
     line_bytes_max: int = Field(4 << 20, ge=1024)
-    """a longer line becomes several dead letters"""
+    """Maximum length of a line. A longer line becomes several dead letters."""
     workers: int = Field(1, ge=1, le=64)
-    """processes that share the port, about one for each core; several have a supervisor and share
-    the limits below
+    """Number of worker processes that share the port. Use about one for each CPU core. If there are
+    several workers, a supervisor process manages them, and they share the limits on memory and
+    connections below.
     """
     inflight_bytes_max: int = Field(64 << 20, ge=1 << 20)
-    """memory for requests in progress, for all workers together; beyond it the service responds
-    with 503. Connections take up to 320 KiB each in addition: docs/operate/deploy.md
+    """Memory for requests in progress, for all workers together. When it is used up, the service
+    responds with 503. Each connection uses up to 320 KiB in addition; see docs/operate/deploy.md.
     """
     connections_max: int = Field(2048, ge=1)
-    """open connections, from the TLS handshake on, in addition to 256 files; for a new one beyond
-    it, the connection closest to its time limit is closed
+    """Maximum number of open connections, including those in the TLS handshake. If a client
+    connects when the maximum is reached, the service closes the connection whose time limit expires
+    next. The process must be able to open 256 files in addition.
     """
     header_bytes_max: int = Field(32 << 10, ge=1024)
-    """size of a request's headers; a path of 4096 bytes, percent-encoded, takes 12 KiB. Beyond it:
-    431
+    """Maximum size of a request's headers. A request with larger headers is rejected with 431. For
+    example, a file path of 4096 bytes needs 12 KiB in a header if it is percent-encoded.
     """
     headers_max: int = Field(100, ge=20)
-    """number of a request's headers; a range has 12, and proxies add theirs. Beyond it: 431"""
+    """Maximum number of headers of a request. A request with more headers is rejected with 431. A
+    request with a range has 12 headers, and proxies add their own.
+    """
     header_seconds: Seconds = 10.0
-    """time until the headers are complete, otherwise 408; clients send them at once. A TLS
-    handshake has the same limit
+    """Time within which the headers of a request must be complete. Otherwise, the request is
+    rejected with 408. The TLS handshake has the same time limit.
     """
     body_seconds: Seconds = 30.0
-    """time until the body is complete, otherwise 408; if memory is short, a connection slower than
-    64 KiB a second is closed first
+    """Time within which the body of a request must be complete. Otherwise, the request is rejected
+    with 408. If memory is short, a request that is slower than 64 KiB per second is rejected
+    earlier.
     """
     idle_seconds: Seconds = 75.0
-    """time between two requests, or for a response to be read; longer than clients keep a
-    connection, so that they close it first
+    """Time after which the service closes an idle connection, or a connection whose client does not
+    read the response. Set a longer time than clients keep idle connections, so that the client
+    closes a connection first.
     """
     delivery_timeout_seconds: Seconds = 30.0
-    """time for all in-sync replicas to acknowledge, otherwise 503"""
+    """Time within which all in-sync replicas must acknowledge the events of a request. Otherwise,
+    the service responds with 503.
+    """
     report_seconds: Seconds = 2.0
-    """interval of the service's own host reports"""
+    """Interval between host reports of the service itself. They state up to which time it has
+    answered all requests.
+    """
     range_ahead_seconds: Seconds = 86_400.0
-    """how far the time that a range was stamped with may be ahead of this service's clock, as after
-    a clock was corrected; beyond it 503. Events without a time of their own keep the stamp as their
-    time, so they are in a bucket of that time
+    """Maximum time by which the timestamp of a range may be ahead of this service's clock, for
+    example after a clock was corrected. If it is further ahead, the service responds with 503. An
+    event without a time of its own gets this timestamp, so it is stored in the bucket of that time.
     """
     create_missing_topics: bool | None = None
-    """whether to create the topic of a declared event type that was deleted, with the settings of
-    `hourmark types apply`, so that one deleted topic does not block the other types of a log file;
-    needs Kafka's right to create it. Absent: only if kafka.central is set, because without a mirror
-    a recreated topic stops the ETL's driver
+    """Whether the service creates the topic of a declared event type if the topic was deleted. It
+    creates the topic with the settings of `hourmark types apply`, and needs Kafka's permission to
+    do so. One deleted topic then does not block the other types of a log file. If absent, the
+    service creates topics only if `kafka.central` is set, because without a mirror, a recreated
+    topic stops the driver of the ETL.
     """
     tokens_required: bool = False
-    """whether requests need a token from `hourmark token create`; all except /healthz and /readyz
+    """Whether requests need a token from `hourmark token create`. Requests to /healthz and /readyz
+    never need one.
     """
     tls: ServiceTls = ServiceTls()
-    """TLS and client certificates"""
 
     @model_validator(mode="after")
     def _closed_beyond_this_machine(self) -> Self:
@@ -330,50 +368,54 @@ class ServiceSettings(FrozenModel):
 
 
 class TailedSource(FrozenModel):
-    """Settings of one source of the File Tailer: a set of files or a receiver.
+    """Settings of one source of the File Tailer, which is a set of files or a receiver.
 
     `name` must be a source that `hourmark types apply` has published. The published declaration of
     this source determines how lines are parsed.
     """
 
     name: Name
-    """the source, as declared in types/sources.toml"""
+    """Name of the source, as declared in types/sources.toml."""
     paths: list[str] = []
-    """absolute globs of files; ** is supported"""
+    """Absolute glob patterns of the files to read. `**` matches folders of any depth."""
     exclude: list[str] = []
-    """globs of files to ignore: absolute, or of file names such as `*.debug`; a file that is
-    already followed is read to its end
+    """Glob patterns of files to ignore. A pattern is absolute, or applies to file names, such as
+    `*.debug`. A file that is already followed is still read to its end.
     """
     read_from: str = "start"
-    """where to start in files that exist at the first scan of this source: `start`, `end`, or a
-    time such as `2026-11-01T00:00:00Z`, which skips files not written since then. Later files are
-    read from their start. For `journald`: entries from then on
+    """Where to start in files that exist at the first scan of this source: `start`, `end`, or a
+    time such as `2026-11-01T00:00:00Z`. With a time, files that were not written since then are
+    skipped. Files that appear later are read from their start. With the input `journald`, the
+    tailer reads all entries, only new ones, or those since the given time.
     """
     ignore_older_seconds: Seconds | None = None
-    """a file not written for this time is followed only after it is written again; longer than any
-    downtime of this tailer
+    """Age at which files are ignored. A file that was not written for this time is followed only
+    after it is written again. Set a longer time than any downtime of this tailer; otherwise, files
+    that were last written during the downtime may be ignored.
     """
     input: str | None = None
-    """a receiver instead of paths: `stdin`, `journald`, `syslog+tcp://127.0.0.1:5514`,
-    `syslog+tls://…`, `syslog+udp://…`
+    """Receiver to read from, instead of `paths`. Allowed are `stdin`, `journald`, and syslog URLs
+    such as `syslog+tcp://127.0.0.1:5514`, `syslog+tls://…` and `syslog+udp://…`.
     """
     zone: str = "UTC"
-    """IANA time zone of timestamps that have none"""
+    """IANA time zone of timestamps that contain no zone, such as Europe/Vienna."""
     format: Literal["plain", "cri"] = "plain"
-    """cri: container logs of Kubernetes; partial lines are joined, and pod, namespace and container
-    become fields, taken from the path
+    """Format of the files. With `plain`, lines are read as they are. With `cri`, the files are
+    container logs of Kubernetes: partial lines are joined, and the names of the pod, the namespace
+    and the container are taken from the path and become fields.
     """
     record_start: str | None = Field(None, min_length=1, max_length=1000)
-    """RE2 pattern for records of several lines, found in the first line of each, such as
-    `^\\d{4}-`; other lines belong to the record before
+    """RE2 pattern that is found in the first line of each record, such as `^\\d{4}-`. Set it if a
+    record can have several lines. A line without a match belongs to the record before it.
     """
     flush_seconds: Seconds = 5
-    """with record_start or cri: the last record of a file is sent after this time without growth;
-    later lines form a record of their own
+    """Time after which the last record of a file is sent if the file does not grow. Lines that are
+    written later become a separate record. The setting is used with `record_start` and with the
+    format `cri`.
     """
     fields: dict[str, str] = {}
-    """constant values for every event, such as `{ team = "pay" }`: they fill the type's fields of
-    these names where the record has no value
+    """Constant values that are added to every event, such as `{ team = "pay" }`. A value fills the
+    field of this name in the event type if the record has no value for it.
     """
 
 
@@ -460,17 +502,19 @@ class TailerTls(FrozenModel):
     """TLS settings of the File Tailer for connections to services with https:// URLs.
 
     The settings are the CAs that the tailer trusts, and its client certificate with the private
-    key. A client certificate is sent only if `certificate` is set. Changed files are reloaded
+    key. The client certificate is sent only if `certificate` is set. Changed files are reloaded
     automatically.
     """
 
     ca: Path | None = None
-    """PEM file with the CAs of the services' certificates; absent: those of the machine"""
+    """PEM file with the CA certificates that verify the certificates of the services. If absent,
+    those of the machine are used.
+    """
     certificate: Path | None = None
-    """PEM file with the client certificate, for services that request one"""
+    """PEM file with the client certificate, for services that request one."""
     key: Path | None = None
-    """PEM file with the certificate's private key, without a passphrase; absent: it is in the same
-    file
+    """PEM file with the private key of the certificate, without a passphrase. If absent, the key is
+    in the same file as the certificate.
     """
 
     @model_validator(mode="after")
@@ -488,8 +532,8 @@ class SpoolSettings(FrozenModel):
     """
 
     bytes_max: int = Field(1 << 30, ge=1 << 16)
-    """disk space for each source; beyond it, senders over connections wait, and datagrams are
-    dropped and counted as lost
+    """Maximum disk space of the spool of each source. When it is used up, senders over connections
+    have to wait. Datagrams are dropped and counted as lost.
     """
 
 
@@ -502,16 +546,16 @@ class SyslogTls(FrozenModel):
     """
 
     certificate: Path | None = None
-    """PEM file with the receiver's certificate and intermediate certificates; required for
-    `syslog+tls://`
+    """PEM file with the certificate of the receiver and its intermediate certificates. It is
+    required for `syslog+tls://`.
     """
     key: Path | None = None
-    """PEM file with the certificate's private key, without a passphrase; absent: it is in the same
-    file
+    """PEM file with the private key of the certificate, without a passphrase. If absent, the key is
+    in the same file as the certificate.
     """
     client_ca: Path | None = None
-    """PEM file with the CAs of senders' certificates, without which a sender is rejected; absent:
-    no certificate is requested
+    """PEM file with the CA certificates that verify the certificates of senders. Senders without a
+    valid certificate are rejected. If absent, no certificate is requested.
     """
 
     @model_validator(mode="after")
@@ -529,17 +573,18 @@ class SyslogSettings(FrozenModel):
     """
 
     beyond_loopback: bool = False
-    """whether `input` may listen on addresses that other machines can reach; there is no
-    authentication except TLS with client_ca
+    """Whether `input` may listen on addresses that other machines can reach. Senders are
+    authenticated only if you use TLS with `client_ca`.
     """
     connections_max: int = Field(256, ge=1, le=4096)
-    """open connections of each source; further ones are closed immediately"""
+    """Maximum number of open connections of each source. Further connections are closed
+    immediately.
+    """
     message_bytes_max: int = Field(64 << 10, ge=480, le=4 << 20)
-    """a longer message is skipped and counted as lost"""
+    """Maximum size of a message. A longer message is skipped and counted as lost."""
     idle_seconds: Seconds = 3600.0
-    """a connection without data for this time is closed"""
+    """Time after which a connection is closed if no data arrives on it."""
     tls: SyslogTls = SyslogTls()
-    """certificates for `syslog+tls://`"""
 
 
 class TailerSettings(FrozenModel):
@@ -551,75 +596,85 @@ class TailerSettings(FrozenModel):
     """
 
     state_dir: Path = Path("/var/lib/hourmark/tailer")
-    """folder with the host id, the checkpoint and unacknowledged ranges"""
+    """Folder in which the tailer stores its host id, its checkpoint and unacknowledged ranges."""
     second_state_dir: Path | None = None
-    """folder on another disk with the host id and truncations, so that `--reread` produces the same
-    ids if `state_dir` is lost
+    """Folder on another disk with copies of the host id and of the record of truncated files. If
+    `state_dir` is lost, `hourmark tail --reread` needs these copies to give all lines the same ids
+    again.
     """
     service_urls: list[str] = Field(["http://127.0.0.1:8780"], min_length=1)
-    """URLs of delivery services; ranges are distributed evenly over those that respond, and over
-    all addresses of a host name
+    """URLs of delivery services. The tailer distributes ranges evenly over the services that
+    respond. If a host name has several addresses, it uses all of them.
     """
     token_file: Path | None = None
-    """file with the token from `hourmark token create`, for services that require one; reloaded
-    when it changes
+    """File with the token from `hourmark token create`, for services that require one. The tailer
+    reloads the file when it changes.
     """
     tls: TailerTls = TailerTls()
-    """certificates for services with https:// URLs"""
     host_name: str = ""
-    """the envelope's `host`; empty: the machine's name"""
+    """Name of this host in the field `host` of each event. If empty, the machine's host name is
+    used.
+    """
     range_bytes: int = Field(1 << 20, ge=1024, le=1 << 20)
-    """maximum size of a range, which ends at the last line end before it; larger ranges cost less
-    CPU and more memory
+    """Maximum size of a range, which is a part of a file that the tailer sends in one request. A
+    range ends at the last line end within this size. Larger ranges need less CPU time and more
+    memory.
     """
     range_bytes_min: int = Field(64 * 1024, ge=1024, le=1 << 20)
-    """minimum size to which ranges are halved while services are slow (5 s for a response) or
-    reject larger ones
+    """Minimum size of a range. While services take more than 5 s for a response, or reject a range
+    as too large, the tailer halves the size of ranges down to this value.
     """
     ranges_in_flight: int = Field(4, ge=1, le=64)
-    """maximum number of ranges in flight for one file; at most 12 for all files. Each takes memory,
-    and space in `state_dir`
+    """Maximum number of ranges of one file that are in flight at the same time. All files together
+    have at most 12 ranges in flight. Each of them needs memory, and disk space in `state_dir`.
     """
     line_bytes_max: int = Field(4 << 20, ge=1024)
-    """must be the service's value"""
+    """Maximum length of a line. It must have the same value as `service.line_bytes_max` of the
+    delivery services. A longer line is sent in several parts, which become dead letters.
+    """
     scan_seconds: Seconds = 0.5
-    """interval of file scans; half a second is far below the length of a bucket"""
+    """Shortest interval between scans for new, changed and rotated files. With many files, full
+    scans are less frequent.
+    """
     report_seconds: Seconds = 2.0
-    """interval of host reports; an hour closes after a report sent past its end"""
+    """Interval between host reports, which state up to which time this host has delivered its
+    lines. An hour is closed only after each host has sent a report after the end of the hour.
+    """
     backoff_max_seconds: Seconds = 10.0
-    """maximum time between retries, which never end"""
+    """Maximum pause before the tailer retries a failed request. It never stops retrying."""
     metrics_port: Port = 0
-    """port for Prometheus metrics at /metrics, and for /healthz; 0: none. If it cannot be opened, a
-    warning is logged
+    """Port for Prometheus metrics at /metrics and the health check at /healthz. With 0, neither is
+    served. If the port cannot be opened, the tailer logs a warning.
     """
     metrics_host: str = "127.0.0.1"
-    """address for metrics; loopback by default, because there is no authentication"""
+    """Address on which metrics are served. The default is the loopback address, because there is no
+    authentication.
+    """
     unwell_seconds: Seconds = 60.0
-    """/healthz responds with 503 if a scan, a report or an acknowledgement is overdue by this time
+    """Time after which the health check /healthz responds with 503 if a scan, a host report or an
+    acknowledgment is overdue.
     """
     spool: SpoolSettings = SpoolSettings()
-    """disk space of sources that receive input"""
     syslog: SyslogSettings = SyslogSettings()
-    """receivers of syslog"""
     sources: list[TailedSource] = []
-    """what is tailed: tables `[[tailer.sources]]`, see below"""
+    """Sources that the tailer reads. Each of them is a table `[[tailer.sources]]`, see below."""
 
 
 class StorageSettings(FrozenModel):
-    """Settings of the storage (HDFS or a local folder) that contains buckets of events.
+    """Settings of the storage (HDFS or a local folder) for the buckets of events.
 
     The ETL writes buckets and temporary files there, and `hourmark bucket` reads from there. The
     settings are the URL of the root folder, the NameNode's address, the user and the replication.
     """
 
     root: str = "hdfs://127.0.0.1:8020/hourmark"
-    """root folder: hdfs://host:port/path, or file:///path"""
+    """URL of the root folder, as hdfs://host:port/path or file:///path."""
     webhdfs: str = "http://127.0.0.1:9870"
-    """the NameNode's HTTP address; used if root is an hdfs:// URL"""
+    """HTTP address of the NameNode. It is used if `root` is an hdfs:// URL."""
     user: str = ""
-    """HDFS user; empty: the user of the process"""
+    """HDFS user. If empty, the user of the process is used."""
     replication: Positive = 3
-    """replication factor of files; 1 only with a single DataNode"""
+    """Replication factor of files. Use 1 only if HDFS has a single DataNode."""
 
     @field_validator("root")
     @classmethod
@@ -637,112 +692,137 @@ class EtlSettings(FrozenModel):
     """
 
     ledger: str = "sqlite:////var/lib/hourmark/ledger.sqlite"
-    """database of the ledger: sqlite:////absolute/path (driver on one machine) or
-    postgresql://user:password@host/database
+    """URL of the ledger, which is the database with the state of the ETL. Use
+    sqlite:////absolute/path if the driver always runs on the same machine. Otherwise, use
+    postgresql://user:password@host/database.
     """
     master: str = "local[2]"
-    """Spark master; the one given to spark-submit takes precedence"""
-    spark_conf: dict[str, str] = {}
-    """further Spark settings by their names, such as "spark.driver.memory"
+    """URL of the Spark master. If the job is started with spark-submit, the master of spark-submit
+    takes precedence.
     """
+    spark_conf: dict[str, str] = {}
+    """Additional Spark settings by name, such as "spark.driver.memory"."""
     scratch_dir: Path = Path("/var/tmp/hourmark-etl")  # noqa: S108  # scratch by intent
-    """Spark's checkpoint and temporary files, which may be lost"""
+    """Folder for Spark's checkpoint and temporary files. No events are lost if this folder is lost.
+    """
     trigger_seconds: float = Field(10.0, ge=0)
-    """interval of micro-batches: 10 s give five times fewer, larger files than 2 s"""
+    """Interval between micro-batches. A longer interval results in fewer and larger files. For
+    example, 10 s result in five times fewer files than 2 s.
+    """
     tasks: Positive = 2
-    """tasks of a micro-batch, and therefore staged files, whatever the number of types"""
+    """Number of Spark tasks of a micro-batch. It also determines the number of staged files, which
+    does not depend on the number of event types.
+    """
     batch_records_max: Positive = 2_000_000
-    """records of a micro-batch; bounds its duration while a backlog is processed"""
+    """Maximum number of records in a micro-batch. It limits the duration of a micro-batch while the
+    ETL processes a backlog.
+    """
     type_batch_bytes_max: int = Field(1 << 30, ge=1 << 20)
-    """bytes of one type in a micro-batch, so that large records do not delay other types"""
+    """Maximum size of the records of one event type in a micro-batch. It prevents a type with large
+    records from delaying other types.
+    """
     close_poll_seconds: Seconds = 1.0
-    """interval at which closing checks its conditions"""
+    """Interval at which the ETL checks whether it can close an hour."""
     deadline_seconds: Seconds = 7200.0
-    """time after an hour's end at which missing data is waived by name and the hour closes as
-    timed_out. Two hours: longer than a restart, a failover or a short repair, and short enough that
-    one dead host does not stop a day's work
+    """Time after the end of an hour at which the hour is closed even if data is missing. Its bucket
+    then has the grade `timed_out`, and its manifest lists the missing data as waived. The default
+    of two hours is longer than a restart, a failover or a short repair. It is short enough that one
+    failed host does not block the buckets of a whole day.
     """
     avro_codec: AvroCodec = "deflate"
     """compression of new buckets: "deflate", which all Avro readers support, or "zstandard", with
     which files are about 13 % smaller, and which polars, DuckDB and BigQuery cannot read
     """
     target_file_bytes: int = Field(256 << 20, ge=1 << 20)
-    """target size of a bucket's files"""
+    """Target size of the files of a bucket."""
     unit_bytes_max: int = Field(128 << 20, ge=1 << 20, le=1 << 30)
-    """bytes of events that a closing task processes at once; the task takes about five times that
-    memory, whatever the bucket's size
+    """Maximum size of the events that a closing task processes at once. A task needs about five
+    times this amount of memory, regardless of the size of the bucket.
     """
     staged_keep_seconds: float = Field(3600.0, ge=0)
-    """how long staged files of closed buckets are kept; `audit --ranges` can name ranges during
-    that time
+    """Time for which staged files are kept after their buckets are closed. `hourmark audit
+    --ranges` needs these files to name the ranges of differences.
     """
     index_hours: Positive = 192
-    """how long ids of closed buckets are indexed; one day more than the default allowed lateness"""
+    """Number of hours for which the event ids of closed buckets are indexed. The index is used to
+    recognize late copies of events. The default is one day more than the default of
+    `lateness_seconds`.
+    """
     index_bytes_max: int = Field(64 << 30, ge=0)
-    """size of all id indexes, 16 bytes for each event; beyond it late events are looked up in the
-    buckets
+    """Maximum size of all indexes of event ids, which need 16 bytes for each event. If this size is
+    reached, the ids of late events are looked up in the buckets instead.
     """
     metrics_port: Port = 8784
-    """port for Prometheus metrics at /metrics; 0: none. If it cannot be opened, a warning is logged
+    """Port for Prometheus metrics at /metrics. With 0, metrics are not served. If the port cannot
+    be opened, the ETL logs a warning.
     """
     metrics_host: str = "127.0.0.1"
-    """address for metrics; loopback by default, because there is no authentication"""
+    """Address on which metrics are served. The default is the loopback address, because there is no
+    authentication.
+    """
 
 
 class TypesSettings(FrozenModel):
-    """Settings of the folder that contains the declarations of event types and sources.
+    """Settings of the folder with the declarations of event types and sources.
 
     `hourmark types apply` reads the folder. Other components use the published declarations.
     """
 
     dir: Path = Path("types")
-    """folder with a TOML file for each event type, and sources.toml"""
+    """Folder with one TOML file for each event type, and the file sources.toml."""
     first_hour: str | None = None
-    """first hour, such as `2026-11-21T05`, of types that are applied before any others, and of
-    those that `hourmark run` applies while it is at most 300 buckets ago. Other types begin when
-    they are applied, as all do if this is absent; with `hourmark run`, a bucket earlier. Lines of
-    earlier hours are back-filled
+    """First hour of new event types, such as `2026-11-21T05`. Every hour from then on gets a
+    bucket, and lines of earlier hours are back-filled into buckets of their own hours. `hourmark
+    types apply` uses the setting only for the first types that are applied to a ledger. `hourmark
+    run` uses it for all new types while it is at most 300 buckets in the past. Otherwise, the first
+    hour is the current bucket, or with `hourmark run` the bucket before it.
     """
 
 
 class MirrorSettings(FrozenModel):
     """Settings of MirrorMaker 2, which `hourmark mirror run` starts as a child process.
 
-    MirrorMaker 2 copies topics from the edge cluster to the central cluster. The settings are the
-    Java process, its REST server and the number of copying tasks.
+    MirrorMaker 2 copies topics from the edge cluster to the central cluster. The settings are those
+    of the Java process and its REST server, the number of copying tasks and workers, and the alarms
+    and metrics of `hourmark mirror watch`.
     """
 
     java: str = "java"
-    """executable of Java 17 or 21"""
+    """Command that runs Java 17 or 21."""
     classpath: str = ""
-    """class path with the jars of Kafka's connect-mirror, in the form of java's -cp"""
+    """Class path with the JAR files of Kafka's connect-mirror, in the form of the option -cp of
+    `java`.
+    """
     heap_mb: int = Field(512, ge=128)
-    """heap of the Java process in MB; 512 is enough for a local stack"""
+    """Heap size of the Java process in MB. 512 is enough for a local stack."""
     work_dir: Path = Path("/var/lib/hourmark/mirror")
-    """folder for generated properties and logs"""
+    """Folder for generated properties files and logs."""
     rest_port: Port = 8783
-    """port of the REST server, which exactly-once source support requires"""
+    """Port of the REST server of MirrorMaker 2. Exactly-once source support requires this server.
+    """
     rest_host: str = "127.0.0.1"
-    """address of the REST server, without TLS; with several workers, a name by which the others
-    reach this one
+    """Address of the REST server, which does not use TLS. If there are several workers, use a name
+    by which the other workers can reach this one.
     """
     tasks_max: Positive = 2
-    """maximum number of copying tasks of each connector"""
+    """Maximum number of copying tasks of each connector."""
     workers: int = Field(0, ge=0)
-    """number of workers that share this mirror, on all hosts; `hourmark mirror watch` raises an
-    alarm if there are fewer. 0: not checked
+    """Number of workers that share this mirror, on all hosts. If fewer workers are running,
+    `hourmark mirror watch` raises an alarm. With 0, the number is not checked.
     """
     retention_alarm_hours: float = Field(24.0, gt=0)
-    """an alarm is raised this long before the edge's retention reaches records that are not copied;
-    at most half of the retention
+    """Time before the edge cluster deletes uncopied records at which `hourmark mirror watch` raises
+    an alarm. If half of the retention time is shorter, it is used instead.
     """
     traffic_seconds: dict[str, Seconds] = Field({})
-    """by event type: an alarm is raised if no event arrives for this time; other types may be
-    silent
+    """Time without events after which `hourmark mirror watch` raises an alarm, by event type. Event
+    types that are not listed may be silent.
     """
     metrics_port: Port = 0
-    """port of `hourmark mirror watch` for Prometheus metrics at /metrics; 0: none. If it cannot be
-    opened, a warning is logged
+    """Port on which `hourmark mirror watch` serves Prometheus metrics at /metrics. With 0, metrics
+    are not served. If the port cannot be opened, a warning is logged.
     """
     metrics_host: str = "127.0.0.1"
-    """address for metrics; loopback by default, because there is no authentication"""
+    """Address on which metrics are served. The default is the loopback address, because there is no
+    authentication.
+    """

@@ -74,7 +74,7 @@ class Config(BaseSettings):
     etl: EtlSettings = EtlSettings()
     types: TypesSettings = TypesSettings()
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """lowest level of log messages on stderr, for every command"""
+    """Lowest level of the log messages that commands write to stderr."""
 
     @model_validator(mode="before")
     @classmethod
@@ -299,8 +299,8 @@ config_file_option = functools.partial(
     "--config",
     type=click.Path(path_type=Path, dir_okay=False),
     help=(
-        "Configuration file (TOML). Default: $HOURMARK_CONFIG, ./hourmark.toml, or the local "
-        "stack's."
+        "Configuration file (TOML). Default: $HOURMARK_CONFIG, ./hourmark.toml, or the file of the "
+        "local stack."
     ),
 )
 # Every other command that reads settings takes this option; the function receives a checked

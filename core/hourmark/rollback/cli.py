@@ -51,12 +51,13 @@ def _only(_: click.Context, __: click.Parameter, value: str | None) -> list[str]
 def check(to: str, only: list[str], as_json: bool, path: Path | None) -> None:
     """Check the data of this version, and report what the older version would reject.
 
-    Nothing is changed. Exits with 1 if there are obstacles or a component could not be checked.
+    The command changes nothing. It exits with code 1 if there are obstacles, or if a component could
+    not be checked.
 
     The command checks the configuration, the tailer's checkpoint, the published rules, the mirror's
     state, the ledger and its markers, as far as they are on this machine or reachable from it. Run
-    it with the newer version, on each machine, before the first component is rolled back.
-    docs/operate/upgrade.md describes the whole procedure.
+    it with the newer version on each machine, before you roll back the first component. The whole
+    procedure is described in docs/operate/upgrade.md.
 
     \b
     Examples:

@@ -25,23 +25,24 @@ def _kinds(_: click.Context, __: click.Parameter, value: str | None) -> list[str
     "--only",
     metavar="KIND,…",
     callback=_kinds,
-    help=f"Of these kinds only: {', '.join(CHECKS)}. Default: all.",
+    help=f"Run only checks of these kinds: {', '.join(CHECKS)}. Default: all.",
 )
 @json_option
 @config_option
 def doctor(only: list[str], as_json: bool, config: Config) -> None:
     """Check whether the configured servers and this machine meet Hourmark's requirements.
 
-    Prints one line for each check: `well`, `FINDING` with the remedy, or `not asked` with the
-    reason. A server that is down is reported as a finding and does not stop the other checks.
+    The command prints one line for each check: `well`, `FINDING` with the remedy, or `not asked`
+    with the reason. If a server is down, the command reports this as a finding and continues with
+    the other checks. It exits with code 1 if there is a finding.
 
-    Problems of running components, such as a dead driver or an overdue hour, are also reported, as
-    in `hourmark status`. Each fault is reported once, causes before consequences. Similar findings
-    are combined into one line with their number. After `hourmark down`, the only finding about
-    servers is that the local stack is stopped. Exits with code 1 if there is a finding.
+    Like `hourmark status`, the command also reports problems of running components, such as a dead
+    driver or an overdue hour. Each fault is reported once, with causes before consequences. Similar
+    findings are combined into one line with their number. After `hourmark down`, the only finding
+    about servers is that the local stack is stopped.
 
-    The command changes nothing, except that it temporarily creates a folder below storage.root, to
-    test that the storage refuses to overwrite files.
+    The command changes nothing, except that it temporarily creates a folder below storage.root. It
+    needs this folder to test that the storage refuses to overwrite files.
 
     \b
     Examples:

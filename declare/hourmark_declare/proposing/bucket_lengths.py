@@ -6,13 +6,13 @@ buckets of recent lines close within a few minutes. Hours keep the number of buc
 
 from __future__ import annotations
 
-import datetime as dt
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from hourmark.errors import UsageError
+from hourmark_declare.line_trial import to_unix_ms
 
 MINUTE_S: Final = 60
 HOUR_S: Final = 3600
@@ -50,7 +50,7 @@ def choose_bucket_length(newest: Mapping[Path, str | None], now_ms: int) -> Buck
     for path, time in newest.items():
         if time is None:
             return BucketLength(MINUTE_S, f"because the lines of {path} contain no time")
-        if now_ms - dt.datetime.fromisoformat(time).timestamp() * 1000 < RECENT_MS:
+        if now_ms - to_unix_ms(time) < RECENT_MS:
             return BucketLength(MINUTE_S, f"because {path} has a line that is under two hours old")
     return BucketLength(HOUR_S, "because no line is under two hours old")
 

@@ -101,13 +101,17 @@ class ExistingConfig:
     def choose_first_hour(self, wanted: Hour, now_ms: int) -> Hour | None:
         """Choose the first hourly bucket of event types that are added to this configuration.
 
+        The setting `types.first_hour` applies to all new types of a configuration. It is replaced
+        by `wanted` if this is earlier, or if the setting is more than 300 buckets in the past.
+
         Args:
-            wanted: Bucket that `choose_first_hour` returns for the added log files.
+            wanted: First bucket that the added log files need: the current bucket or the previous
+                one.
             now_ms: Current time in Unix milliseconds.
 
         Returns:
-            The bucket to set as `types.first_hour`. None if the text of the settings contains no
-            `types.first_hour` that can be replaced; buckets then start when the types are applied.
+            The bucket for the setting `types.first_hour`. None if the file does not contain this
+            setting; buckets then start when the types are applied.
 
         Raises:
             UsageError: `types.first_hour` in the settings is invalid.

@@ -7,10 +7,10 @@ is therefore a recent one.
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterable
 
 from hourmark.records.hours import Hour
+from hourmark_declare.line_trial import to_unix_ms
 
 
 def choose_first_hour(oldest: Iterable[str | None], now_ms: int, bucket_seconds: int) -> Hour:
@@ -25,11 +25,7 @@ def choose_first_hour(oldest: Iterable[str | None], now_ms: int, bucket_seconds:
         The bucket before the current one if a line is older than the current one; older lines are
         back-filled. Otherwise the current bucket.
     """
-    times_ms = [
-        int(dt.datetime.fromisoformat(time).timestamp() * 1000)
-        for time in oldest
-        if time is not None
-    ]
+    times_ms = [to_unix_ms(time) for time in oldest if time is not None]
     current = Hour.containing(now_ms, bucket_seconds)
     oldest_hour = Hour.containing(max(0, min([now_ms, *times_ms])), bucket_seconds)
     return max(oldest_hour, current.previous())
@@ -41,7 +37,7 @@ def choose_added_first_hour(before: str | None, wanted: Hour, now_ms: int) -> Ho
     Args:
         before: Value of `types.first_hour` in the settings, such as `2026-11-21T05`; None if it is
             not set.
-        wanted: Bucket that `choose_first_hour` returns for the added log files.
+        wanted: First bucket that the added log files need, from `choose_first_hour`.
         now_ms: Current time in Unix milliseconds.
 
     Returns:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import datetime as dt
 import itertools
 import re
 from collections.abc import Sequence
 from typing import Final
 
 from hourmark.records.dead_letters import DeadLetterReason
-from hourmark_declare.line_trial import LineResult, LineTrial, ReadContext
+from hourmark_declare.line_trial import LineResult, LineTrial, ReadContext, to_unix_ms
 from hourmark_declare.proposing.candidate import Candidate
 from hourmark_declare.proposing.confidence import (
     GOOD,
@@ -36,6 +35,7 @@ from hourmark_declare.proposing.structured import (
     syslog_body_candidates,
 )
 from hourmark_declare.proposing.tables.columns import delimited_candidates, spaced_candidates
+from hourmark_declare.proposing.times.time_formats import AFTER_ALL_TIMES_MS, FUTURE_S
 
 _STRUCTURED: Final[Sequence[CandidateSource]] = (
     json_line_candidates,
@@ -56,8 +56,7 @@ CANDIDATE_SOURCES: Final[Sequence[CandidateSource]] = (
 )
 _TOLD: Final = 3
 _HOUR_MS: Final = 3_600_000
-_AHEAD_MS_MAX: Final = 900_000  # the default of parsing.future_seconds
-_AFTER_ALL_TIMES_MS: Final = 1 << 42  # the year 2109
+_ZONES_APART_MS: Final = 26 * _HOUR_MS  # the largest difference of two time zones
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -189,38 +188,44 @@ def _evaluate(
 
     Lines are parsed as if they were read when the file was last modified, because times without a
     year are relative to that. If times are later, which is usual for a file from another time zone,
-    all times are accepted, and the proposal states how far they are ahead.
+    the lines are parsed as if they were read later, but not later than necessary. The proposal
+    states how far the times are ahead. Single lines with a wrong time in the future are dead
+    letters, as in production.
     """
     proposal = _try(sample, name, candidate, zone, host, sample.written_ms)
-    if proposal is None or not proposal.dead_letters[DeadLetterReason.FUTURE.value]:
+    if proposal is None or not _has_future_times(proposal):
         return proposal
-    proposal = _try(sample, name, candidate, zone, host, _AFTER_ALL_TIMES_MS)
-    if proposal is None or proposal.newest is None:
+    for observed_at_ms in (
+        sample.written_ms + _ZONES_APART_MS,
+        sample.read_ms,
+        AFTER_ALL_TIMES_MS,
+    ):
+        later = _try(sample, name, candidate, zone, host, observed_at_ms)
+        if later is not None and not _has_future_times(later):
+            break
+    if later is None or later.newest is None:
         return proposal
-    newest_ms = int(dt.datetime.fromisoformat(proposal.newest).timestamp() * 1000)
-    known = dataclasses.replace(
-        proposal.candidate, **_describe_future(candidate, newest_ms, sample, zone)
-    )
-    return dataclasses.replace(proposal, candidate=known)
-
-
-def _describe_future(
-    candidate: Candidate, newest_ms: int, sample: FileSample, zone: str
-) -> dict[str, tuple[str, ...]]:
-    used = candidate.zone or zone
+    newest_ms = to_unix_ms(later.newest)
     ahead_ms = newest_ms - max(sample.read_ms, sample.written_ms)
-    if ahead_ms > _AHEAD_MS_MAX:
-        doubt = (
-            f"the latest time is {ahead_ms / _HOUR_MS:.1f} h ahead of this machine's clock, and such "
-            f"lines would be dead letters. If the times are not in the zone {used}, use --zone"
-        )
-        return {"doubts": (*candidate.doubts, doubt)}
-    later_ms = newest_ms - sample.written_ms
-    note = (
-        f"the latest time is {later_ms / _HOUR_MS:.1f} h after the last change of the file. If the "
-        f"times are not in the zone {used}, use --zone"
-    )
-    return {"notes": (*candidate.notes, note)}
+    is_ahead = ahead_ms > 1000 * FUTURE_S
+    if _has_future_times(later) or (is_ahead and proposal.matches_nearly_all):
+        return proposal
+    used = candidate.zone or zone
+    advice = f"If the times are not in the zone {used}, use --zone"
+    doubts, notes = later.candidate.doubts, later.candidate.notes
+    if is_ahead:
+        ahead = f"the latest time is {ahead_ms / _HOUR_MS:.1f} h ahead of this machine's clock"
+        doubts = (*doubts, f"{ahead}, and such lines would be dead letters. {advice}")
+    else:
+        after_h = (newest_ms - sample.written_ms) / _HOUR_MS
+        what = f"the latest time is {after_h:.1f} h after the last change of the file"
+        notes = (*notes, f"{what}. {advice}")
+    known = dataclasses.replace(later.candidate, doubts=doubts, notes=notes)
+    return dataclasses.replace(later, candidate=known)
+
+
+def _has_future_times(proposal: Proposal) -> bool:
+    return proposal.dead_letters[DeadLetterReason.FUTURE.value] > 0
 
 
 def _try(

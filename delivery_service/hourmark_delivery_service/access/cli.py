@@ -31,33 +31,35 @@ def token() -> None:
     "types",
     multiple=True,
     metavar="PATTERN",
-    help="An event type that it covers, or a pattern with * and ?. Default: all.",
+    help="Event type that the token covers, or a pattern with * and ? (repeatable). Default: all.",
 )
 @click.option(
     "--host",
     "hosts",
     multiple=True,
     metavar="PATTERN",
-    help="A host name whose ranges it covers. Default: all.",
+    help="Name of a host whose ranges the token covers, or a pattern (repeatable). Default: all.",
 )
 @click.option(
     "--host-id",
     "host_ids",
     multiple=True,
     metavar="ID",
-    help="A host id it covers, of ranges and reports. Default: all.",
+    help="Id of a host whose ranges and reports the token covers (repeatable). Default: all.",
 )
 @click.option(
     "--reports",
     multiple=True,
     metavar="PATTERN",
-    help="A host name whose tailer may report with it. Required for tailers. Default: none.",
+    help="Name of a host whose tailer may send reports with the token, or a pattern (repeatable). "
+    "Tailers need this permission. Default: none.",
 )
 @click.option(
     "--service-reports",
     multiple=True,
     metavar="PATTERN",
-    help="A service name that may report with it over HTTP. Default: none.",
+    help="Name of a service that may send reports over HTTP with the token, or a pattern "
+    "(repeatable). Default: none.",
 )
 @click.option(
     "--expires-in",
@@ -67,12 +69,12 @@ def token() -> None:
 @click.option(
     "--bytes-per-second",
     type=click.IntRange(min=1),
-    help="Rate limit at each service instance, decompressed. Default: no limit.",
+    help="Maximum rate at each service instance, in decompressed bytes. Default: no limit.",
 )
 @click.option(
     "--events-per-second",
     type=click.IntRange(min=1),
-    help="Rate limit at each service instance. Default: no limit.",
+    help="Maximum rate at each service instance, in events. Default: no limit.",
 )
 @json_option
 @config_option
@@ -91,9 +93,9 @@ def create(
 ) -> None:
     """Create a token called NAME and print it once. Kafka stores only its digest.
 
-    To send a range, a token must cover its host and every type that its source may contain. Host
-    reports determine when buckets are closed. They need a separate permission for named hosts
-    (--reports). Services accept a new token within seconds.
+    A tailer can send a range only if its token covers the host and every type that the source may
+    contain. Host reports need a separate permission for named hosts (--reports), because they
+    determine when buckets are closed. Services accept a new token within seconds.
 
     \b
     Examples:
@@ -166,12 +168,12 @@ def list_tokens(config: Config, as_json: bool) -> None:
 @click.option(
     "--unlisted",
     is_flag=True,
-    help="Revoke it even if hourmark.tokens does not contain it, for example after data loss.",
+    help="Revoke the token even if hourmark.tokens does not contain it, such as after data loss.",
 )
 @json_option
 @config_option
 def revoke(config: Config, token_id: str, unlisted: bool, as_json: bool) -> None:
-    """Revoke the token with this ID, as shown by `hourmark token list`.
+    """Revoke the token with this ID, which `hourmark token list` shows.
 
     Services that can read from Kafka reject the token within 5 seconds.
 

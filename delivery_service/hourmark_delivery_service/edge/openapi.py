@@ -7,6 +7,7 @@ service: a response with an undocumented status, media type or schema fails a te
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from http import HTTPStatus
 from importlib.metadata import version
 from typing import Any, Final
@@ -143,6 +144,7 @@ def openapi_document(settings: ServiceSettings) -> _Json:
                         "Check whether the process is running",
                         "The process is running",
                         _object(alive=_described({"const": True}, "always true")),
+                        errors=(500,),
                     ),
                     "security": [],
                 }
@@ -222,8 +224,8 @@ def _ranges(settings: ServiceSettings) -> _Json:
         "summary": "Store a byte range of a log file for a tailer",
         "description": (
             "The body has exactly `Hourmark-End` minus `Hourmark-Offset` bytes, and at most "
-            f"{settings.range_bytes_max} bytes. A single record in it can have up to "
-            f"{settings.line_bytes_max} bytes."
+            f"{settings.range_bytes_max} bytes, or {settings.line_bytes_max} bytes and the line "
+            "feed if it contains a single record."
         ),
         "parameters": [*headers, part, *extras, _encoding()],
         "requestBody": {
@@ -399,8 +401,16 @@ def _ready() -> _Json:
     }
 
 
-def _probe(name: str, summary: str, result: str, schema: _Json, media_type: str = _JSON) -> _Json:
-    responses = {"200": _answer(result, schema, media_type), **_problems(401, 500)}
+def _probe(
+    name: str,
+    summary: str,
+    result: str,
+    schema: _Json,
+    media_type: str = _JSON,
+    *,
+    errors: Sequence[int] = (401, 500),
+) -> _Json:
+    responses = {"200": _answer(result, schema, media_type), **_problems(*errors)}
     return {"operationId": name, "summary": summary, "responses": responses}
 
 

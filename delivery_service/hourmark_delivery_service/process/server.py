@@ -125,7 +125,7 @@ def check_limits(config: Config) -> None:
     needed = EVENT_BYTES_MAX + _RECORD_OVERHEAD
     if config.kafka.max_message_bytes < needed:
         raise ConfigError(
-            f"kafka.max_message_bytes = {config.kafka.max_message_bytes}is too small for the "
+            f"kafka.max_message_bytes = {config.kafka.max_message_bytes} is too small for the "
             f"largest possible event; set at least {needed}"
         )
     if config.service.line_bytes_max > LINE_BYTES_MAX:

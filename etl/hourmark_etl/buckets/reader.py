@@ -68,16 +68,25 @@ def list_types(storage: Storage) -> list[str]:
     ]
 
 
-def list_hours(storage: Storage, event_type: str, bucket_seconds: int) -> list[Hour]:
+def list_hours(
+    storage: Storage,
+    event_type: str,
+    bucket_seconds: int,
+    first: Hour | None = None,
+    last: Hour | None = None,
+) -> list[Hour]:
     """Return the hours for which a bucket folder of an event type exists.
 
-    The bucket of an existing folder may not be closed. Use `read_marker` to check this.
+    The bucket of an existing folder may not be closed. Use `read_marker` to check this. Folders of
+    days outside the time span are not listed, so the cost does not depend on older buckets.
 
     Args:
         storage: Storage with the buckets.
         event_type: Name of the event type.
         bucket_seconds: Length of a bucket in seconds. Folders of buckets with another length are
             ignored.
+        first: First hour to return; None for no limit.
+        last: Last hour to return; None for no limit.
 
     Returns:
         Hours in ascending order; empty if the type has no folder.
@@ -85,13 +94,29 @@ def list_hours(storage: Storage, event_type: str, bucket_seconds: int) -> list[H
     Raises:
         StorageError: Storage is unavailable or denies access.
     """
+    dates, *clocks = _LEVELS if bucket_seconds < 3600 else _LEVELS[:2]
+    first_date = "" if first is None else str(first)[: len("2026-11-21")]
+    last_date = "9999-12-31" if last is None else str(last)[: len("2026-11-21")]
     hours = []
-    for date, *clock in _walk_levels(
-        storage, event_type, _LEVELS if bucket_seconds < 3600 else _LEVELS[:2], ()
-    ):
-        with suppress(ValueError):  # not a bucket of this length
-            hours.append(Hour.parse(f"{date}T{':'.join(clock)}", bucket_seconds))
-    return sorted(hours)
+    for (date,) in _walk_levels(storage, event_type, [dates], ()):
+        if not first_date <= date <= last_date:
+            continue
+        folder = f"{event_type}/date={date}"
+        for _, *clock in _walk_levels(storage, folder, clocks, (date,)):
+            with suppress(ValueError):  # not a bucket of this length
+                hours.append(Hour.parse(f"{date}T{':'.join(clock)}", bucket_seconds))
+    return sorted(hour for hour in hours if is_between(hour, first, last))
+
+
+def is_between(hour: Hour, first: Hour | None, last: Hour | None) -> bool:
+    """Return whether an hour is in a time span.
+
+    Args:
+        hour: The hour. It must have the same length as `first` and `last`.
+        first: First hour of the span; None for no limit.
+        last: Last hour of the span; None for no limit.
+    """
+    return (first is None or first <= hour) and (last is None or hour <= last)
 
 
 def find_marker(

@@ -39,11 +39,12 @@ class BackfillNotices:
         self._notices = read_backfill_notices(database)
 
     def apply(self, frontiers: Iterable[Frontier]) -> list[Frontier]:
-        """Set `noticed_ms` of frontiers at the oldest hour of a back-fill; return all frontiers.
+        """Set `noticed_ms` of frontiers in a back-fill; return all frontiers.
 
-        An hour that was not detected before gets the current time, which is stored in the ledger.
-        The frontiers of types without a back-fill, and of types that already have a closed bucket,
-        are returned unchanged.
+        An oldest hour that was not detected before gets the current time, which is stored in the
+        ledger. The later hours of the back-fill get the same time, so that each of them waits for
+        its missing events until the same deadline. The frontiers of types without a back-fill are
+        returned unchanged, and so are those whose oldest bucket was closed without a stored time.
 
         Args:
             frontiers: The next hour to close of each type, or of some types.
@@ -56,18 +57,23 @@ class BackfillNotices:
             Unavailable: The ledger does not respond. New times were not stored.
         """
         found, known, now_ms = list(frontiers), dict(self._notices), self._clock.now_ms()
-        waiting = [f for f in found if f.hour < f.first_hour and f.previous_hour is None]
-        for f in waiting:
+        old = [f for f in found if f.hour < f.first_hour]
+        for f in old:
             notice = known.get(f.event_type)
+            is_new = f.previous_hour is None and (notice is None or notice.hour_s != f.hour.start_s)
             # A clock that has been set back must not delay the hour until it is that late again.
-            if notice is None or notice.hour_s != f.hour.start_s or notice.noticed_ms > now_ms:
+            if is_new or (notice is not None and notice.noticed_ms > now_ms):
                 known[f.event_type] = BackfillNotice(f.hour.start_s, now_ms)
         if known != self._notices:
-            begun = {f.event_type for f in found} - {f.event_type for f in waiting}
-            kept = {name: notice for name, notice in known.items() if name not in begun}
+            ended = {f.event_type for f in found} - {f.event_type for f in old}
+            kept = {name: notice for name, notice in known.items() if name not in ended}
             put_backfill_notices(self._database, self._lease, kept)
             self._notices = kept
-        noticed_ms = {f.event_type: self._notices[f.event_type].noticed_ms for f in waiting}
+        noticed_ms = {
+            f.event_type: self._notices[f.event_type].noticed_ms
+            for f in old
+            if f.event_type in self._notices
+        }
         return [
             dataclasses.replace(f, noticed_ms=noticed_ms[f.event_type])
             if f.event_type in noticed_ms

@@ -407,7 +407,7 @@ def decide_seal(
     Returns:
         The seal; None if the bucket must stay open.
     """
-    late = context.cut.taken_at_ms >= frontier.due_ms + context.deadline_ms
+    late = context.cut.taken_at_ms >= frontier.times_out_ms(context.deadline_ms)
     conflicting = tuple(
         dict.fromkeys(
             (

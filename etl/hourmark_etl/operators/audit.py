@@ -161,13 +161,13 @@ class ReconciliationSummary:
     "--from",
     "from_hour",
     metavar="HOUR",
-    help="First hour. Default: as far back as audit records are kept.",
+    help="First hour to compare. Default: as far back as audit records are kept.",
 )
-@click.option("--to", "to_hour", metavar="HOUR", help="Last hour. Default: the newest.")
+@click.option("--to", "to_hour", metavar="HOUR", help="Last hour to compare. Default: the newest.")
 @click.option(
     "--ranges",
     is_flag=True,
-    help="Compare range by range over distinct ids too; reads staged files.",
+    help="Also compare the distinct event ids of each byte range, which are read from staged files.",
 )
 @json_option
 @config_option
@@ -181,22 +181,22 @@ def audit(
 ) -> None:
     """Compare promised, staged and closed events, per type and hour of event time.
 
-    The exit code is 1 if the counts do not add up.
+    The exit code is 1 if the counts do not add up. The following counts are compared:
 
     \b
     promised            events counted in audit records (a retried range may count once per retry)
     staged              staged rows = closed + open + duplicates removed
-    closed              events in closed buckets; `late` of them in the buckets of later hours
+    closed              events in closed buckets, of which `late` are in buckets of later hours
     open                staged rows that are in no closed bucket yet
     duplicates removed  rows dropped because a bucket already has their event id
     unaudited           events that had no audit record when their bucket was closed
-    waived              minimum number of events that a bucket was closed without (timed_out, forced)
+    waived              minimum number of events missing in buckets closed as timed_out or forced
     on its way          minimum number of promised events that are not staged yet
     set aside           records that cannot be in a bucket (`hourmark etl set-aside ls`)
 
-    Prints one line per type, or one line per hour if TYPE is given. Each difference is printed with
-    the pipeline stage, and with hosts and byte ranges if they are known. If no hour in the time
-    span is closed, there is nothing to compare, and the exit code is 0.
+    The command prints one line per type, or one line per hour if TYPE is given. It prints each
+    difference with the pipeline stage, and with hosts and byte ranges if they are known. If no hour
+    in the time span is closed, there is nothing to compare, and the exit code is 0.
 
     \b
     Examples:
@@ -228,10 +228,10 @@ def _window(
     kept_ms = (config.kafka.retention_hours * 3600 + _MARGIN_SECONDS) * 1000
     first = (
         parse_first_hour(from_hour, config)
-        if from_hour
+        if from_hour is not None
         else Hour.containing(max(0, SystemClock().now_ms() - kept_ms), length_s)
     )
-    last_s = parse_last_hour(to_hour, config).start_s if to_hour else _NO_END
+    last_s = _NO_END if to_hour is None else parse_last_hour(to_hour, config).start_s
     if last_s < first.start_s:
         raise UsageError(f"--to {to_hour} is before --from {first}")
     return ReconciliationWindow(event_type, first.start_s, last_s)

@@ -152,7 +152,7 @@ def _newest_ms(cluster: Cluster, topic: str) -> int | None:
     "--metrics-port",
     type=click.IntRange(0, 65535),
     default=0,
-    help="With --every: serve Prometheus metrics on this port; 0 for none.",
+    help="With --every: port for Prometheus metrics; with 0, metrics are not served.",
 )
 @click.option(
     "--metrics-host",
@@ -166,9 +166,10 @@ def check(
 ) -> None:
     """Show when the last canary event passed each pipeline step.
 
-    The exit code is 1 if a site has an alarm. A step is late after two minutes, and the closed
-    bucket after its length plus two minutes. The first late step of a site raises an alarm. With
-    --every, the start and the end of each alarm are logged.
+    A step is late if no canary event has passed it for two minutes. For the last step, the closing
+    of a bucket, the length of a bucket is added to this limit. The first late step of a site raises
+    an alarm. The exit code is 1 if a site has an alarm. With --every, the command does not exit,
+    but logs the start and the end of each alarm.
 
     \b
     Examples:

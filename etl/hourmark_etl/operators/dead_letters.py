@@ -44,9 +44,9 @@ _Command = Callable[..., Any]
 def dead_letters() -> None:
     """Count or show dead letters: input lines that could not be converted to events.
 
-    They are read from the end of the edge topic, or from closed buckets with `--from buckets`. All
-    times are in UTC and state when a line was observed. If a byte range was sent more than once,
-    its lines may be repeated in the topic.
+    The commands read dead letters from the end of their topic on the edge cluster or, with `--from
+    buckets`, from closed buckets. All times are in UTC, and are the times at which lines were
+    observed. If a byte range was sent more than once, its lines may be repeated in the topic.
 
     \b
     Examples:
@@ -64,7 +64,8 @@ def _options(command: _Command) -> _Command:
                 "place",
                 type=click.Choice(["topic", "buckets"]),
                 default="topic",
-                help="Default: topic.",
+                help="Where to read dead letters: the end of the topic, or closed buckets. "
+                "Default: topic.",
             ),
             click.option(
                 "--reason",
@@ -112,7 +113,7 @@ def _options(command: _Command) -> _Command:
     "--by",
     multiple=True,
     type=click.Choice([*GROUPS]),
-    help="What to count by (repeatable). Default: reason, type, source.",
+    help="Property by which dead letters are counted (repeatable). Default: reason, type, source.",
 )
 @json_option
 @config_option
@@ -157,16 +158,16 @@ def ls(config: Config, by: tuple[str, ...], as_json: bool, **options: Any) -> No
     type=click.IntRange(1, 10_000),
     default=10,
     show_default=True,
-    help="Number of dead letters to show, the newest ones.",
+    help="Number of dead letters to show. The newest ones are shown.",
 )
 @json_option
 @config_option
 def show(config: Config, limit: int, as_json: bool, **options: Any) -> None:
     """Show individual dead letters, newest last: the reason, the line, and its file position.
 
-    A line is cut after 300 characters, and bytes that are not printable are shown as \\x... The
-    last lines name the next step for each source and reason. With --json, each dead letter is
-    complete and on a line of its own.
+    A line is cut after 300 characters, and bytes that are not printable are shown as \\x... At the
+    end, the command prints the next step for each source and reason. With --json, it prints each
+    dead letter completely, one per line.
 
     \b
     Examples:

@@ -250,7 +250,7 @@ def _said(
 
 def _times_out_at_ms(facts: HourFacts, f: Frontier) -> int | None:
     # None if the hour does not close by time alone in the present situation.
-    at_ms = max(f.due_ms, f.awaited_ms) + round(facts.deadline_seconds * 1000)
+    at_ms = f.times_out_ms(round(facts.deadline_seconds * 1000))
     if f.state is not HourState.OPEN or not f.hour.end_ms <= facts.now_ms < at_ms:
         return None
     waits = facts.blocker is not None and facts.blocker.phase not in _ENDED_BY_DEADLINE

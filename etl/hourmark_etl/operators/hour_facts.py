@@ -94,7 +94,8 @@ def read_hour_facts(
     manifest, following = read_manifests(database, frontier, event_type, hour)
     if frontier is not None and frontier.hour < frontier.first_hour:
         notice = read_backfill_notices(database).get(event_type)
-        if notice is not None and notice.hour_s == frontier.hour.start_s:
+        is_later = frontier.previous_hour is not None
+        if notice is not None and (is_later or notice.hour_s == frontier.hour.start_s):
             frontier = dataclasses.replace(frontier, noticed_ms=notice.noticed_ms)
     return HourFacts(
         event_type=event_type,

@@ -42,8 +42,8 @@ def ledger() -> None:
 def check(as_json: bool, config: Config) -> None:
     """Check the consistency of the ledger with itself, with storage and with the topics.
 
-    Nothing is changed, and the driver may be running. The exit code is 1 if there are findings. The
-    following is checked:
+    The command changes nothing, and the driver may be running. The exit code is 1 if there are
+    findings. The command checks the following conditions:
 
     \b
     - the closed hours of each type are contiguous, up to its oldest open hour
@@ -128,7 +128,7 @@ def rebuild(into: str, as_json: bool, config: Config) -> None:
 def upgrade(config: Config) -> None:
     """Copy the ledger of an older version, then migrate it to the schema of this version.
 
-    `hourmark etl run` does the same when it starts.
+    The command `hourmark etl run` also does this when it starts.
 
     \b
     Example:
@@ -145,24 +145,24 @@ def upgrade(config: Config) -> None:
     "to",
     required=True,
     type=click.Choice(list(VERSIONS)),
-    help="The older version that will use the ledger.",
+    help="Older version that will use the ledger.",
 )
 @click.option(
     "--restore",
     metavar="COPY",
-    help="Restore this copy instead: a file or, on PostgreSQL, a schema.",
+    help="Copy to restore instead: a file or, on PostgreSQL, a schema.",
 )
 @config_option
 def downgrade(to: str, restore: str | None, config: Config) -> None:
     """Copy the ledger, then migrate it down to the schema of an older version.
 
     Stop the driver first. A driver that is still running ends at its next step. Closed buckets stay
-    closed. If the older version could not continue with the ledger, nothing is changed, and all
-    reasons are printed (`hourmark rollback check` prints them too).
+    closed. If the older version could not continue with the ledger, the command changes nothing and
+    prints all reasons. The command `hourmark rollback check` prints them too.
 
-    --restore instead restores the copy that was made before the ledger was migrated up. This is
-    refused if an hour was closed or sealed, or a type declared, since then. Topics are staged again
-    from the offsets in the copy.
+    With --restore, the command instead restores the copy that was made before the ledger was
+    migrated up. It refuses this if an hour was closed or sealed, or a type was declared, since then.
+    After that, topics are staged again from the offsets in the copy.
 
     \b
     Examples:

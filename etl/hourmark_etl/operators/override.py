@@ -43,12 +43,12 @@ _TYPES_SHOWN: Final = 20
     "--reason",
     metavar="TEXT",
     required=True,
-    help="Reason, which is stored permanently in the bucket's manifest.",
+    help="Reason for closing the bucket, which is stored permanently in its manifest.",
 )
 @click.option(
     "--all-types",
     is_flag=True,
-    help="Override the next hour of every type: for a gap in promises or reports.",
+    help="Close the next hour of every type, if audit records or host reports were lost.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
@@ -64,17 +64,17 @@ def force(
 ) -> None:
     """Force the next bucket of a type to be closed although events are missing (grade `forced`).
 
-    HOUR must be the next hour of the type to close. The manifest of the bucket states what is
+    HOUR must be the next hour of TYPE to be closed. The manifest of the bucket states what is
     missing: sources that have not caught up, events that audit records count, and records that the
-    mirror did not copy. Events that arrive later become late events of later buckets. Nothing is
-    deleted, and a closed bucket is never changed.
+    mirror did not copy. Events that arrive later become late events of later buckets. The command
+    deletes nothing, and never changes a closed bucket.
 
     The command stores an order, which the running driver (`hourmark etl run`) executes at its next
     poll. If the hour is already sealed (its content is fixed), the order only permits closing it
     without lost staged files and rows that cannot be written.
 
-    Lost audit records or host reports concern every type. Use `--all-types` instead of
-    TYPE and HOUR to close the next hour of each type.
+    If audit records or host reports were lost, all types are affected. In this case, use --all-types
+    instead of TYPE and HOUR to close the next hour of each type.
 
     \b
     Examples:

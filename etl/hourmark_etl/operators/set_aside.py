@@ -34,7 +34,9 @@ def set_aside() -> None:
 
 @set_aside.command("ls")
 @_OPTIONAL_TYPE
-@click.option("--all", "is_all", is_flag=True, help="Also list reviewed records.")
+@click.option(
+    "--all", "is_all", is_flag=True, help="Also list records that are marked as reviewed."
+)
 @json_option
 @config_option
 def ls(event_type: str | None, is_all: bool, as_json: bool, config: Config) -> None:
@@ -57,12 +59,15 @@ def ls(event_type: str | None, is_all: bool, as_json: bool, config: Config) -> N
 
 @set_aside.command("review")
 @_OPTIONAL_TYPE
-@click.option("--all", "is_all", is_flag=True, help="All types, instead of TYPE.")
+@click.option(
+    "--all", "is_all", is_flag=True, help="Mark the records of all types, instead of TYPE."
+)
 @config_option
 def review(event_type: str | None, is_all: bool, config: Config) -> None:
     """Mark all malformed records of TYPE as reviewed.
 
-    The metric and `hourmark bucket why` no longer count them.
+    Reviewed records are no longer counted by `hourmark bucket why` and by the metric
+    hourmark_etl_records_set_aside.
 
     \b
     Example:

@@ -43,13 +43,13 @@ _CLOCKS_APART_MS = 900_000
 @click.option(
     "--type",
     "event_type",
-    help="For an event id: its type. For an old HOST:FILE:OFFSET: the type whose closed buckets "
-    "are read.",
+    help="For an event id: its event type. For a HOST:FILE:OFFSET of an old line: the event type "
+    "whose closed buckets are searched.",
 )
 @click.option(
     "--generation",
     type=click.IntRange(min=0),
-    help="For HOST:FILE:OFFSET: how many times the file had been truncated.",
+    help="For HOST:FILE:OFFSET: number of times that the file had been truncated.",
 )
 @click.option(
     "--from",
@@ -59,10 +59,12 @@ _CLOCKS_APART_MS = 900_000
 )
 @click.option(
     "--since",
-    help="Start of the period in which it was sent: 2026-11-21T05, 2026-11-21T05:30, or 2h, 30m "
-    "or 3d before now.",
+    help="Start of the period in which the event was sent: 2026-11-21T05, 2026-11-21T05:30, or 2h, "
+    "30m or 3d before now.",
 )
-@click.option("--until", help="End of the period in which it was sent, in the format of --since.")
+@click.option(
+    "--until", help="End of the period in which the event was sent, in the format of --since."
+)
 @click.option(
     "--records-max",
     type=click.IntRange(1, 100_000_000),
@@ -101,10 +103,12 @@ def trace(
     - HOST:FILE:OFFSET of a line: the id or name of a host, the id of a file or its path when it was
       read, and the byte at which the line begins
 
-    For a dead letter, the reason is shown too. Nothing is changed. A server that does not respond is
-    reported, and the search continues with the others. Several sites are searched in turn. The exit
-    code is 1 if the event is not found or lost, or if a server that may have it did not respond;
-    `verdict` of --json states which.
+    For a dead letter, the command also shows the reason. If a server does not respond, the command
+    reports this and continues to search the others. It searches several sites one after the other,
+    and changes nothing.
+
+    The exit code is 1 if the event was not found or is lost, or if a server that may have it did
+    not respond. With --json, the field `verdict` states which of these is the case.
 
     \b
     Examples:

@@ -12,20 +12,24 @@ from hourmark_evaluate.report import published_figures, tables
 from hourmark_evaluate.results import Evaluation
 
 _INTRO: Final = """\
-This page shows what a current version of Kafka lost, duplicated or delayed under faults. It helps you decide whether to rely on
-Kafka. To repeat the trials, run `hourmark evaluate`.
+This page shows whether a current version of Kafka lost, duplicated or delayed records during
+faults, for example when brokers were killed. It helps you decide whether to rely on Kafka. To
+repeat the trials, run `hourmark evaluate`.
 
-The system that this project follows gave Kafka up for three reasons:
+Hourmark follows an earlier system, whose developers decided against Kafka for three reasons:
 
 - The mirror reported records as copied although the target had refused them.
 - Several mirror workers disagreed about their leader.
 - Producers were stuck after brokers had stopped and started, until the producers were restarted.
 
-The trials on this page repeat these situations, in the same order, with a current version of Kafka.
-`hourmark evaluate --markdown FILE` writes this page.
+With a current version of Kafka, the trials `mirror-refused`, `leaders` and `producers` repeat the
+three situations in which the earlier system had problems, in this order. The command `hourmark
+evaluate --markdown FILE` writes the results to a page like this one.
 
-Each record carries its own number and a checksum. Acknowledged records are compared, one by one, with those that an ordinary
-consumer (`read_committed`) reads back from the edge cluster and from the central cluster.
+Each record that a trial sends contains a number and a checksum, so that lost, duplicated and
+altered records can be recognized. An ordinary consumer (`read_committed`) reads all records from
+the edge cluster and from the central cluster. Each acknowledged record is then compared with the
+records that were read. The tables on this page use the following terms:
 
 - *Lost*: acknowledged but never read.
 - *Doubled*: read more than once.
@@ -35,7 +39,8 @@ consumer (`read_committed`) reads back from the edge cluster and from the centra
 - *Recovered after*: the time from the recovery of the servers until all records sent before it were acknowledged or copied."""
 
 _FOUND: Final = """\
-In Kafka 4.3.0, independent of Hourmark:
+While the trials were developed, the following behavior of Kafka 4.3.0 was observed. It does not
+depend on Hourmark.
 
 - With a topic's `max.message.bytes` of 1, less than the size of a transaction marker, a transaction never ended: its coordinator
   could not write the marker, threw an exception, and did not try again. From then on, a mirror that copies exactly once made no
@@ -56,8 +61,10 @@ In Kafka 4.3.0, independent of Hourmark:
   can therefore make no progress for more than a minute. If one worker survives, it takes over the tasks, and the transaction ends
   when they start.
 
-In Hourmark: offsets requested immediately after a change of leaders were refused once to a client that knew the old leader, which
-Hourmark mistook for an outage. It now requests them again with a new client."""
+The evaluation also found an error in Hourmark. A client of Hourmark requested offsets immediately
+after a partition had a new leader. Because the client still knew the old leader, the request was
+refused, and Hourmark mistook the refusal for an outage. Hourmark now repeats such a request with a
+new client."""
 
 _LIMITS: Final = """\
 - A run injects a few faults. It shows little about failures that happen once in a hundred times; `hourmark chaos` injects faults
@@ -85,9 +92,10 @@ def as_markdown(evaluation: Evaluation) -> str:
     parts = (
         "# Kafka, evaluated",
         _INTRO,
+        tables.describe_setting(evaluation),
         (
-            f"{tables.describe_setting(evaluation)} Command: `{evaluation.command}`; add `--trial NAME` "
-            "to run one trial."
+            f"The command of this run was `{evaluation.command}`. To run a single trial, add `--trial NAME` "
+            "to the command."
         ),
         "## Verdicts",
         format_table(tables.PROPERTIES, tables.property_rows(evaluation)),

@@ -72,11 +72,12 @@ def describe_setting(evaluation: Evaluation) -> str:
     where = f"on {e.where}" if e.where.startswith("the ") else f"on the {e.where}"
     central = f", {e.central_brokers} central brokers" if e.central_brokers else ""
     return (
-        f"Run {where} with {e.edge_brokers} edge brokers{central}, replication factor "
-        f"{e.replication}, events of {e.event_bytes} bytes and a peak rate of {e.peak_rate:,} "
-        f"events per second. The client's machine has {e.cores} cores; its load average was "
-        f"{e.load_average[0]:.1f} before the run and {e.load_average[1]:.1f} in its last minute. "
-        f"Started {e.began}, duration {e.seconds / 60:.0f} minutes, Hourmark {e.version}."
+        f"The evaluation ran {where}, with {e.edge_brokers} edge brokers{central} and a replication "
+        f"factor of {e.replication}. Events had {e.event_bytes} bytes, and the peak rate was "
+        f"{e.peak_rate:,} events per second. The client's machine had {e.cores} cores, with a load "
+        f"average of {e.load_average[0]:.1f} before the run and {e.load_average[1]:.1f} in its last "
+        f"minute. The run started at {e.began}, took {e.seconds / 60:.0f} minutes and used Hourmark "
+        f"{e.version}."
     )
 
 

@@ -15,7 +15,9 @@ _POSITIVE = click.FloatRange(0, min_open=True)
 
 
 @click.command()
-@click.option("--events-per-second", "rate", type=_POSITIVE, required=True, help="Peak rate.")
+@click.option(
+    "--events-per-second", "rate", type=_POSITIVE, required=True, help="Peak rate of events."
+)
 @click.option(
     "--event-bytes",
     type=_POSITIVE,
@@ -23,28 +25,32 @@ _POSITIVE = click.FloatRange(0, min_open=True)
     show_default=True,
     help="Mean size of a log line, including its line end.",
 )
-@click.option("--types", type=click.IntRange(1), default=10, show_default=True, help="Event types.")
-@click.option("--hosts", type=click.IntRange(1), default=100, show_default=True, help="Log hosts.")
+@click.option(
+    "--types", type=click.IntRange(1), default=10, show_default=True, help="Number of event types."
+)
+@click.option(
+    "--hosts", type=click.IntRange(1), default=100, show_default=True, help="Number of log hosts."
+)
 @click.option(
     "--bucket-seconds",
     type=click.IntRange(60, 3600),
     default=3600,
     show_default=True,
-    help="Length of a bucket, as parsing.bucket_seconds.",
+    help="Length of a bucket (parsing.bucket_seconds).",
 )
 @click.option(
     "--retention-hours",
     type=_POSITIVE,
     default=72.0,
     show_default=True,
-    help="Retention of Kafka topics.",
+    help="Retention time of Kafka topics.",
 )
 @click.option(
     "--kept-days",
     type=_POSITIVE,
     default=365.0,
     show_default=True,
-    help="Retention of closed buckets.",
+    help="Time for which closed buckets are kept.",
 )
 @click.option(
     "--replication",
@@ -71,7 +77,7 @@ _POSITIVE = click.FloatRange(0, min_open=True)
     help="Network bandwidth per machine.",
 )
 @click.option(
-    "--disk-tb", type=_POSITIVE, default=20.0, show_default=True, help="Disk per machine."
+    "--disk-tb", type=_POSITIVE, default=20.0, show_default=True, help="Disk space per machine."
 )
 @click.option(
     "--utilisation",
@@ -84,7 +90,7 @@ _POSITIVE = click.FloatRange(0, min_open=True)
     "--measured",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     metavar="FILE",
-    help="Your own measurements, from `hourmark bench size --json`.",
+    help="File with your own measurements, which `hourmark bench size --json` prints.",
 )
 @json_option
 def size(
@@ -106,9 +112,10 @@ def size(
 ) -> None:
     """Estimate how many machines a load needs, and what limits each component.
 
-    The limit is CPU, network, disk, or tolerance for the loss of one machine. The estimate is based
-    on measurements of this software. docs/internals/performance.md describes them, and the error of the model
-    for other loads. No server is contacted.
+    The number of machines is determined by CPU, network or disk, or by the requirement that one
+    machine may fail. The estimate is based on measurements of this software. These measurements,
+    and the error of the model for other loads, are described in docs/internals/performance.md. The
+    command contacts no server.
 
     \b
     Examples:

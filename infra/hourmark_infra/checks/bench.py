@@ -20,7 +20,7 @@ from hourmark_infra.java.find import export_java_home
 def bench(context: click.Context, name: str, arguments: tuple[str, ...]) -> None:
     """Run the benchmark NAME: etl, delivery, tailer, size, structuring or containers.
 
-    `hourmark bench NAME --help` describes what the benchmark measures.
+    To find out what a benchmark measures, use `hourmark bench NAME --help`.
 
     \b
     Examples:

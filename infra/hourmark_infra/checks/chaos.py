@@ -18,8 +18,8 @@ from hourmark_infra.java.find import export_java_home
 def chaos(context: click.Context, arguments: tuple[str, ...]) -> None:
     """Inject hundreds of faults into a separate stack.
 
-    `run` executes a schedule of faults, `list` shows the faults, and `report` creates the table of
-    results.
+    The subcommand `run` executes a schedule of faults, `list` shows the available faults, and
+    `report` creates the page with the results.
 
     \b
     Examples:

@@ -196,10 +196,12 @@ def test(
 ) -> None:
     """Run all checks: style, import rules, types, and the whole test suite on a real local stack.
 
-    Tests with servers run in parallel with all others, whose output is printed when they finish.
-    Some tests run alone at the end. Unknown arguments are passed to pytest. If any of them does not
-    begin with `--`, there is only one pytest session. On Ctrl-C, SIGTERM or SIGHUP, the command
-    stops everything that the tests have started, and then exits.
+    Tests that need servers run in parallel with all other tests. The output of the other tests is
+    printed when they have finished. Some tests run alone at the end. On Ctrl-C, SIGTERM or SIGHUP,
+    the command stops everything that the tests have started, and then exits.
+
+    Unknown arguments are passed to pytest. If any of them does not begin with `--`, all tests run
+    in one pytest session.
 
     \b
     Examples:

@@ -39,13 +39,13 @@ _FOLLOWED_BUCKET_S: Final = 60  # of a new configuration whose files are followe
 @click.option(
     "--once",
     is_flag=True,
-    help="Deliver the present content of the files, wait until its buckets are closed, exit.",
+    help="Deliver the current content of the files, wait until its buckets are closed, and exit.",
 )
 @click.option(
     "--config",
     "file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help=f"Default: {_FOLDER / 'hourmark.toml'}, as written by `hourmark init`.",
+    help=f"Configuration file. Default: {_FOLDER / 'hourmark.toml'}, which `hourmark init` writes.",
 )
 @click.argument("logs", nargs=-1, metavar="[FILE]...", type=click.Path(path_type=Path))
 @clusters_option(1)
@@ -60,23 +60,26 @@ def run(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Run and supervise the service, tailer and ETL, with a single log on stderr.
+    """Run and supervise the delivery service, the tailer and the ETL, with one log on stderr.
 
-    If log files are given, event types for them are proposed first. If the types declare the canary
-    (`hourmark canary declaration`), it also runs, except with --once. If the configuration names no
-    Kafka cluster, the local stack is started and keeps running; a new stack has one cluster and no
-    mirror. Ctrl-C stops the components. After any interruption, even kill -9, the next run
-    continues. --once exits when all existing lines are in closed buckets or are dead letters; lines
-    that were lost are reported with their files.
+    If log files are given, the command first proposes event types for them. If the configuration
+    names no Kafka cluster, the command starts the local stack, which keeps running afterwards. A
+    new stack has one cluster and no mirror. If the event types include the canary (see `hourmark
+    canary declaration`), the command also sends canary events, except with --once.
 
-    A file that was rotated or compressed after `hourmark init` read it is found and delivered.
-    Stack traces are only in the log files of the components, in $HOURMARK_HOME/run/logs.
+    Ctrl-C stops the components. After any interruption, even kill -9, the next run continues. With
+    --once, the command exits when all existing lines are in closed buckets or are dead letters. If
+    lines were lost, the command reports the files that contained them.
+
+    If a file was rotated or compressed after `hourmark init` read it, the command still finds and
+    delivers it. Stack traces are written only to the log files of the components, in
+    $HOURMARK_HOME/run/logs.
 
     \b
     Examples:
       hourmark run --once /var/log/dpkg.log     from a log file to closed buckets
-      hourmark run                              what `hourmark init` wrote into ./pipeline
-      hourmark run --config hourmark.toml       another configuration, also with servers of your own
+      hourmark run                              the configuration that `hourmark init` wrote
+      hourmark run --config hourmark.toml       another configuration, such as one with your own servers
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP

@@ -24,13 +24,13 @@ from hourmark_infra.stack.servers import is_mirror_installed
     "--mirror/--no-mirror",
     default=True,
     show_default=True,
-    help="MirrorMaker 2 between the two clusters.",
+    help="Start MirrorMaker 2 between the two clusters, or do not start it.",
 )
 @click.option(
     "--bucket-seconds",
     type=int,
-    help="Length of buckets; 60 means one bucket per minute. Default: the previous value, at "
-    "first 3600.",
+    help="Length of a bucket; 60 means one bucket per minute. Default: the previous value, or for a "
+    "new stack 3600.",
 )
 @clusters_option(2)
 @json_option
@@ -38,12 +38,13 @@ def up(clusters: Clusters | None, mirror: bool, bucket_seconds: int | None, as_j
     """Start the local stack and wait until each server is healthy.
 
     The stack consists of three edge brokers, one central broker, MirrorMaker 2 and its monitor, a
-    NameNode, a DataNode and a schema registry on the loopback interface. With --clusters 1, there
-    is no central broker and no mirror. Files are stored in $HOURMARK_HOME/stack. Running servers
-    are kept, stopped ones are started; data and ports do not change.
+    NameNode, a DataNode and a schema registry on the loopback interface. With `--clusters 1`, there
+    is no central broker and no mirror. All files are stored in $HOURMARK_HOME/stack. Servers that
+    are running already keep running, and stopped servers are started again with the same data and
+    ports.
 
-    Other commands find the stack through its file hourmark.toml. The bucket length cannot be
-    changed after types have been applied.
+    Other commands find the stack through the file hourmark.toml that this command writes. The
+    bucket length cannot be changed after types have been applied.
 
     \b
     Examples:

@@ -35,7 +35,7 @@ def clusters_option(first: Clusters, *, kept: bool = True) -> Callable[[_F], _F]
     return click.option(
         "--clusters",
         type=_NumberChoice(["1", "2"]),
-        help="Number of Kafka clusters. 2: an edge and a central cluster, with a mirror between "
-        "them; 1: one cluster is both. Default: "
-        f"{'the previous value, at first ' if kept else ''}{first}.",
+        help="Number of Kafka clusters. With 2, there is an edge and a central cluster, with a mirror "
+        "between them. With 1, one cluster serves as both. Default: "
+        f"{'the previous value, or for a new stack ' if kept else ''}{first}.",
     )

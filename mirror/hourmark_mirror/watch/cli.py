@@ -30,20 +30,20 @@ from hourmark_mirror.watch.watcher import MirrorWatcher, StuckWatchMonitor
 @click.option(
     "--once",
     is_flag=True,
-    help="Observe once, print the active alarms and exit; exit code 1 if there are any.",
+    help="Observe the mirror once, print the active alarms and exit, with code 1 if there are any.",
 )
 @click.option(
     "--accept",
     is_flag=True,
     help=(
-        "With --once: accept losses that were reported before. Their alarms end unless the cause "
-        "persists; new losses are reported."
+        "With --once: accept the losses that were reported before, so that their alarms end unless "
+        "the cause persists. New losses are still reported."
     ),
 )
 @click.option(
     "--metrics-port",
     type=click.IntRange(0, 65535),
-    help="Overrides mirror.metrics_port; 0 disables metrics.",
+    help="Port for metrics, instead of mirror.metrics_port; 0 disables metrics.",
 )
 @json_option
 def watch(
@@ -51,14 +51,21 @@ def watch(
 ) -> None:
     """Watch the mirror every ten seconds until SIGTERM and log each alarm that begins or ends.
 
-    Alarms: retention is close to uncopied records or has passed them; a topic was deleted or
-    recreated; positions are stale; the target was truncated; a task does not run, or partitions do
-    not move; a record is too large for the target; a worker is missing (mirror.workers); a type
-    sends nothing (mirror.traffic_seconds).
+    The command raises an alarm in the following cases:
+
+    \b
+    - retention will soon delete uncopied records, or has already deleted some
+    - a topic was deleted or recreated
+    - a position of the mirror is past the end of the edge's log
+    - a topic on the central cluster was truncated
+    - a task does not run, or copies nothing although there are uncopied records
+    - a record is too large for the central cluster
+    - fewer workers are running than mirror.workers states
+    - no event of a type arrives for the time in mirror.traffic_seconds
 
     Alarms about lost records persist until --accept is used, even across restarts. The command
-    changes nothing. Metrics are served at mirror.metrics_port. For the meaning of each alarm and
-    the steps to resolve it, see docs/operate/runbooks.
+    changes nothing on the clusters. It serves metrics on the port mirror.metrics_port. The meaning
+    of each alarm, and the steps to resolve it, are described in docs/operate/runbooks.
 
     \b
     Examples:

@@ -23,12 +23,12 @@ from hourmark_producer.checkpoint.generations import read_owner
 from hourmark_producer.counters import Loss
 
 REREAD_REPEATS: Final = (
-    "every existing file is sent again from its start. Lines keep their ids and are dropped as "
-    "duplicates, except lines without a time of their own, records that a flush ended early "
-    "(record_start), and, if the file `generations` is lost too and tailer.second_state_dir has "
-    "no copy of it, lines of files that were truncated before: these may be duplicated. If "
-    "files no longer exist, the loss of their unread or unacknowledged content is recorded as "
-    "unknown"
+    "every existing file is sent again from its start. Most lines keep their ids, so they are "
+    "dropped as duplicates. The following may be duplicated: lines without a time of their own, "
+    "and records that a flush ended early (record_start). If the file `generations` is lost too and "
+    "tailer.second_state_dir has no copy of it, lines of files that were truncated before may also "
+    "be duplicated. If files no longer exist, the loss of their unread or unacknowledged content is "
+    "recorded as unknown"
 )
 CHECKPOINT: Final = "checkpoint.sqlite"
 _LOG = logging.getLogger(__name__)

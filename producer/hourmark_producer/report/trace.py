@@ -403,14 +403,14 @@ _STAGE_TEXTS: Final = {
 @click.option(
     "--offset",
     type=click.IntRange(min=0),
-    help="Offset in bytes at which the line begins, instead of its number.",
+    help="Byte offset at which the line begins, instead of LINE.",
 )
 @json_option
 @click.pass_context
 def trace(
     context: click.Context, place: str, config_file: Path | None, offset: int | None, as_json: bool
 ) -> None:
-    """Show how far one line of a file was delivered. The tailer need not be running.
+    """Show how far one line of a file was delivered, even if the tailer is not running.
 
     FILE is the current path of the file. LINE is the line number, counted from 1 (default: 1). The
     exit code is 1 if there is no such line to deliver. The command changes nothing.

@@ -40,7 +40,12 @@ from hourmark_producer.files.fingerprints import (
     are_lines_equal,
     assess_truncations,
 )
-from hourmark_producer.files.tracked_file import FileAccount, FilePosition, TrackedFile
+from hourmark_producer.files.tracked_file import (
+    FileAccount,
+    FilePosition,
+    FileProgress,
+    TrackedFile,
+)
 from hourmark_producer.history.match import ContentMatcher, CopyOf, UnreadFile, skip_copied_bytes
 from hourmark_producer.history.remainders import RemainderFinder
 
@@ -100,25 +105,39 @@ class FileExaminer:
         ):
             return unread
         if verdict is TruncationVerdict.SAME:
-            position, quiet_to = self._follow_growth(file, descriptor, account, size)
+            position, quiet_to = self._follow_growth(file, account, size), before.quiet_to
         else:
             position = self._follow_truncation(file, descriptor, verdict, account, size)
             quiet_to = position.offset
-        file.progress = dataclasses.replace(
+        examined = dataclasses.replace(
             before, position=position, quiet_to=quiet_to, examined_at_s=now_s
         )
+        if verdict is not TruncationVerdict.SAME:
+            file.progress = examined  # the truncation is recorded: it is not followed again
+        if (copy := self._find_copy(file, descriptor, examined)) is not None:
+            position = skip_copied_bytes(self.checkpoint, file, copy)
+            quiet_to = position.offset
+        file.progress = dataclasses.replace(examined, position=position, quiet_to=quiet_to)
         return ReadableContent(position, quiet_to, size, scan)
 
-    def _follow_growth(
-        self, file: TrackedFile, descriptor: int, account: FileAccount, size: int
-    ) -> tuple[FilePosition, int]:
-        before = file.progress
-        known, quiet_to = before.position, before.quiet_to
+    def _find_copy(
+        self, file: TrackedFile, descriptor: int, examined: FileProgress
+    ) -> CopyOf | None:
+        position = examined.position
+        if self._is_input(file) or position.offset or position.generation or examined.in_flight:
+            return None
+        match = self.matcher.match(UnreadFile(file, descriptor))
+        return match if isinstance(match, CopyOf) else None
+
+    def _is_input(self, file: TrackedFile) -> bool:
+        # only this program writes it, and never truncates it
+        return self.sources[file.place.source].input is not None
+
+    def _follow_growth(self, file: TrackedFile, account: FileAccount, size: int) -> FilePosition:
+        known = file.progress.position
         position = dataclasses.replace(known, size_seen=size, head=account.head)
-        if self.sources[file.place.source].input is not None:
-            # only this program writes it, and never truncates it: identical lines are no
-            # reason for doubt
-            return position, quiet_to
+        if self._is_input(file):
+            return position  # identical lines are no reason for doubt
         if (
             size > known.size_seen
             and not known.doubted
@@ -131,12 +150,7 @@ class FileExaminer:
                 "its lines are identical, so a truncation cannot be distinguished from growth",
                 position,
             )
-        elif known.offset == known.generation == 0 and not before.in_flight:
-            match = self.matcher.match(UnreadFile(file, descriptor))
-            if isinstance(match, CopyOf):
-                position = skip_copied_bytes(self.checkpoint, file, match)
-                quiet_to = position.offset
-        return position, quiet_to
+        return position
 
     def _follow_truncation(
         self,

@@ -347,9 +347,9 @@ class FileScanner:
             raise
         if file.descriptor == descriptor:
             if not room:
-                self._observe(
-                    file, status, at_s
-                )  # while it is open: what it begins with tells it from others once it is packed
+                # While it is open: what it begins with tells it from others once it is packed.
+                # `_meet` observes it again, and an older status would look like a truncation.
+                status = self._observe(file, status, at_s)
                 self.descriptors.close_excess(file)
             elif file not in self._added:
                 self.schedule.add(file)
@@ -428,7 +428,8 @@ class FileScanner:
         )
         self._moved.add(file)
 
-    def _observe(self, file: TrackedFile, status: os.stat_result, at_s: float) -> None:
+    def _observe(self, file: TrackedFile, status: os.stat_result, at_s: float) -> os.stat_result:
+        # The recorded status, which is later than `status` if the open file was examined.
         self.retirement.delivered.discard(file)
         before, progress, found, size = file.observed, file.progress, None, None
         may_differ = before.ends_with_nuls or (status.st_size, status.st_mtime_ns) != before.stamp
@@ -446,6 +447,7 @@ class FileScanner:
             file.due = self.scans
             if file not in self._added:
                 self.schedule.add(file)
+        return status
 
     def _commit(self) -> bool:
         # whether there are new files

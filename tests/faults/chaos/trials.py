@@ -158,8 +158,9 @@ def _shared(runs: list[Trial]) -> list[str]:
     if not rows:
         return ["None."]
     return [
-        "Each row is one violation. Any of its faults, or their combination, may be the cause. "
-        f"`not drained` means that a round was not closed within {DRAINED_S:.0f} s.",
+        "Each row shows one violation that occurred while several faults were active. Any of these "
+        "faults, or their combination, may be the cause. The violation `not drained` means that a "
+        f"round was not closed within {DRAINED_S:.0f} s.",
         "",
         "| date | run | violation | active faults |",
         "|---|---|---|---|",

@@ -19,12 +19,16 @@ HOUR = dt.timedelta(hours=1)
 
 def proposed(folder: Path, last: dt.datetime, written: dt.datetime) -> Proposal:
     """For a file of 30 lines, the last of them at `last`, that was changed at `written`."""
-    log = folder / "app.log"
     times = [last - dt.timedelta(minutes=30 - n) for n in range(31)]
-    log.write_text(
-        "".join(f"{at:%Y-%m-%d %H:%M:%S} INFO started job {at.minute}\n" for at in times)
-    )
-    os.utime(log, (written.timestamp(), written.timestamp()))
+    lines = [f"{at:%Y-%m-%d %H:%M:%S} INFO started job {at.minute}" for at in times]
+    return proposed_lines(folder, lines, written)
+
+
+def proposed_lines(folder: Path, lines: list[str], written: dt.datetime | None = None) -> Proposal:
+    log = folder / "app.log"
+    log.write_text("".join(f"{line}\n" for line in lines))
+    if written is not None:
+        os.utime(log, (written.timestamp(), written.timestamp()))
     return propose(read_sample(log), "app", zone="UTC", host="h")
 
 
@@ -54,3 +58,40 @@ def test_times_shortly_before_the_last_change_are_no_reason(tmp_path: Path) -> N
     now = dt.datetime.now(dt.UTC)
     found = proposed(tmp_path, now, now)
     assert found.assessment == (Confidence.HIGH, ())
+
+
+def test_a_single_time_in_the_future_is_no_reason_to_doubt_the_others(tmp_path: Path) -> None:
+    written = dt.datetime.now(dt.UTC)
+    times = [written - dt.timedelta(seconds=100 - n) for n in range(100)]
+    times[50] = times[50].replace(year=2099)
+    found = proposed_lines(tmp_path, [f"{at:%Y-%m-%d %H:%M:%S} INFO job ended" for at in times])
+    assert found.candidate.form == "lines that begin with a time"
+    assert (found.fitting, found.dead_letters["future"]) == (99, 1)
+    assert found.assessment == (Confidence.HIGH, ())
+
+
+@pytest.mark.parametrize("days", [0, 40])
+def test_times_without_a_year_are_not_moved_by_other_times_in_the_future(
+    tmp_path: Path, days: int
+) -> None:
+    """A system log in which some programs write RFC 5424."""
+    written = dt.datetime.now(dt.UTC) - days * 24 * HOUR
+    times = [written + 9 * HOUR - dt.timedelta(minutes=30 - n) for n in range(31)]
+    lines = [
+        f"<13>1 {at:%Y-%m-%dT%H:%M:%SZ} host app 1 - - started"
+        if number % 3
+        else f"<13>{at - 9 * HOUR:%b %d %H:%M:%S} host app[1]: started"
+        for number, at in enumerate(times)
+    ]
+    found = proposed_lines(tmp_path, lines, written)
+    assert (found.candidate.form, found.fitting) == ("a system log", 31)
+    assert found.newest is not None
+    assert abs(dt.datetime.fromisoformat(found.newest) - times[-1]) < HOUR
+
+
+def test_a_time_after_all_others_is_not_omitted_from_the_reason(tmp_path: Path) -> None:
+    written = dt.datetime.now(dt.UTC)
+    times = [written - dt.timedelta(minutes=30 - n) for n in range(31)]
+    times[3] = times[3].replace(year=2500)
+    found = proposed_lines(tmp_path, [f"{at:%Y-%m-%d %H:%M:%S} INFO job ended" for at in times])
+    assert found.assessment.reasons == ("3% of the records do not have this form",)

@@ -30,7 +30,7 @@ _LINES_FILE = click.Path(
     type=_LINES_FILE,
     multiple=True,
     metavar="FILE …",
-    help="Send the lines of these files too.",
+    help="Also send the lines of these files.",
 )
 @click.argument("more", type=_LINES_FILE, nargs=-1, metavar="")
 @click.option(
@@ -38,10 +38,14 @@ _LINES_FILE = click.Path(
     type=click.IntRange(1, 20_000),
     default=200,
     show_default=True,
-    help="Structured events per second.",
+    help="Number of structured events per second.",
 )
 @click.option(
-    "--seed", type=int, default=1, show_default=True, help="Seed of the structured events."
+    "--seed",
+    type=int,
+    default=1,
+    show_default=True,
+    help="Seed for the random content of the structured events.",
 )
 @click.option(
     "--buckets",
@@ -54,7 +58,7 @@ _LINES_FILE = click.Path(
 @click.option(
     "--keep", is_flag=True, help="Keep the servers running after the demo, to inspect the result."
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
 def demo(
     lines: tuple[Path, ...],
     more: tuple[Path, ...],
@@ -71,7 +75,8 @@ def demo(
     buckets. Meanwhile, it kills a broker. Finally, the judge, which shares no code with the
     pipeline, compares every line with the buckets.
 
-    Exit 1 if a line was lost, duplicated or altered, or if a valid line became a dead letter.
+    The exit code is 1 if a line was lost, duplicated or altered, or if a valid line became a dead
+    letter.
 
     \b
     Examples:

@@ -34,14 +34,14 @@ def judge() -> None:
 @click.option(
     "--snapshot",
     type=_FILE,
-    help="An earlier output of `judge snapshot`: report buckets that changed since.",
+    help="Output file of an earlier `judge snapshot`, to report buckets that have changed since then.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
 @click.pass_context
 def check(context: click.Context, expectations: Path, snapshot: Path | None, as_json: bool) -> None:
     """Check that each source line appears exactly once, unaltered, in a bucket or a dead letter.
 
-    Exit 1 if there are findings, or if nothing was compared.
+    The exit code is 1 if there are findings, or if nothing was compared.
     """
     parsed = _read(expectations)
     with _connect(parsed) as hdfs:

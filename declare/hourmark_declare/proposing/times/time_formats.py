@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from zoneinfo import ZoneInfo
 
+from hourmark.config.groups import ParsingSettings
 from hourmark_declare.proposing.times.timestamps import (
     RFC3339_PATTERN,
     TimestampFormat,
@@ -23,7 +24,8 @@ _DAY_MS: Final = 86_400_000
 _NEAR_MS: Final = 2 * _DAY_MS  # between the last time in a file and its last modification
 _AHEAD_MS: Final = 10**15  # is added to the distance of times that are ahead
 _FARTHER: Final = 10  # times as far from it as another order's: that order is wrong
-_FUTURE_S: Final = 900
+FUTURE_S: Final = ParsingSettings().future_seconds
+AFTER_ALL_TIMES_MS: Final = 1 << 42  # the year 2109
 
 
 class TimeChoice(NamedTuple):
@@ -127,7 +129,9 @@ def choose_order(form: TimestampFormat, texts: Sequence[str], written_ms: int) -
         return TimeChoice(form.pattern, form.format)
     read: dict[str, list[int]] = {}
     context = TimeContext(
-        observed_at_ms=written_ms or 2**42, future_seconds=_FUTURE_S, zone=ZoneInfo("UTC")
+        observed_at_ms=written_ms or AFTER_ALL_TIMES_MS,
+        future_seconds=FUTURE_S,
+        zone=ZoneInfo("UTC"),
     )
     for order in (form.format, *form.others):
         reader = TimeFormat(order)

@@ -150,7 +150,7 @@ def readiness(
     Returns:
         The time, and the sources that the next hour waits for or that are waived.
     """
-    end, waived_ms = frontier.awaited_ms, _waived_ms(frontier, deadline_ms)
+    end, waived_ms = frontier.awaited_ms, frontier.times_out_ms(deadline_ms)
     behind: list[ReportedSource] = []
     others_ms = now_ms
     for group in reports.awaited_reporters(frontier):
@@ -305,7 +305,7 @@ def adjust_for_new_sources(
     """
     if not new_sources:
         return readiness_before
-    if now_ms < _waived_ms(frontier, deadline_ms):
+    if now_ms < frontier.times_out_ms(deadline_ms):
         return None
     return readiness_before._replace(
         watermark_ms=min(readiness_before.watermark_ms, now_ms - deadline_ms),
@@ -371,11 +371,6 @@ def compute_readiness_by_type(
                 f, reports, now_ms, deadline_ms
             )
     return found
-
-
-def _waived_ms(f: Frontier, deadline_ms: int) -> int:
-    # Return when sources that are behind are waived.
-    return max(f.due_ms, f.awaited_ms) + deadline_ms
 
 
 def _caught_up_ms(reporter: ReportedSource) -> int:

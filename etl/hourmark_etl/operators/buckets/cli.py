@@ -29,6 +29,7 @@ from hourmark_etl.buckets.reader import (
     read_events,
     read_manifest,
 )
+from hourmark_etl.humanize import format_count
 from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
 from hourmark_etl.operators.buckets.exits import (
     EXIT_CODES,
@@ -85,7 +86,8 @@ _LIST_MAX: Final = 20  # lines of a kind that `show` prints
 def bucket() -> None:
     """List, show, verify and print hourly buckets, or explain, await and force their closing.
 
-    HOUR is in UTC: 2026-11-21T05, or 2026-11-21T05:07 if a bucket is shorter than an hour.
+    HOUR is the start of a bucket in UTC, such as 2026-11-21T05. If buckets are shorter than an hour,
+    add the minute, as in 2026-11-21T05:07.
 
     \b
     Examples:
@@ -110,21 +112,21 @@ bucket.add_command(force)
     "patterns",
     metavar="PATTERN",
     multiple=True,
-    help="Types whose names match, such as 'page-*' (repeatable); TYPE is one more.",
+    help="List only types whose names match, such as 'page-*' (repeatable), in addition to TYPE.",
 )
-@click.option("--from", "from_hour", metavar="HOUR", help="First hour.")
-@click.option("--to", "to_hour", metavar="HOUR", help="Last hour.")
+@click.option("--from", "from_hour", metavar="HOUR", help="First hour to list.")
+@click.option("--to", "to_hour", metavar="HOUR", help="Last hour to list.")
 @click.option(
     "--state",
     type=click.Choice(["open", "closed"]),
-    help="Only the next hour of each type to close, or only closed buckets. Default: both.",
+    help="List only the next hour of each type to close, or only closed buckets. Default: both.",
 )
 @click.option(
     "--grade",
     "grades",
     type=click.Choice([grade.value for grade in Grade]),
     multiple=True,
-    help="Closed buckets with this grade (repeatable).",
+    help="List only closed buckets with this grade (repeatable).",
 )
 @click.option("--summary", is_flag=True, help="Show one row per type instead of one per bucket.")
 @json_option
@@ -142,13 +144,14 @@ def ls(
 ) -> None:
     """List closed buckets and, for each type, the next hour to close and what it waits for.
 
-    If several conditions are given, all of them must be met. The state of an open hour is shown as
-    its grade: open, frozen (being proved) or sealed (being written). `--state open` reads one
-    ledger row per type, so it is fast regardless of the number of closed buckets.
+    If several conditions are given, all of them must be met. For an open hour, the column grade
+    shows its state: open, frozen (being proved) or sealed (being written). With `--state open`, the
+    command is fast regardless of the number of closed buckets, because it reads only one row of the
+    ledger per type.
 
-    Buckets are listed from the ledger. While it cannot be read, closed buckets are listed from
-    their markers on storage, one file each; `hourmark bucket verify` compares buckets with their
-    markers.
+    The command reads the ledger, which is the database of the ETL. If the ledger cannot be read, the
+    command lists closed buckets from their markers on the storage, which are one file per bucket.
+    To compare the content of buckets with their markers, use `hourmark bucket verify`.
 
     \b
     Examples:
@@ -181,14 +184,15 @@ def ls(
 @bucket.command(epilog=EXIT_CODES)
 @type_argument
 @hour_argument
-@click.option("--all", "show_all", is_flag=True, help="Print long lists completely.")
+@click.option("--all", "show_all", is_flag=True, help="Print all entries of long lists.")
 @json_option
 @config_option
 def show(event_type: str, hour: str, show_all: bool, as_json: bool, config: Config) -> None:
     """Show the manifest of a bucket: grade, evidence, files, late events and offsets.
 
-    Lists of files, byte ranges, hosts, late hours and offsets end after 20 entries, with the number
-    of omitted entries; --all prints all of them. With --json, the manifest is always complete.
+    Lists of files, byte ranges, hosts, late hours and offsets end after 20 entries, followed by the
+    number of omitted entries. To print all entries, use --all. With --json, the manifest is always
+    complete.
 
     \b
     Examples:
@@ -216,7 +220,8 @@ def show(event_type: str, hour: str, show_all: bool, as_json: bool, config: Conf
 def why(event_type: str, hour: str, as_json: bool, config: Config) -> None:
     """Explain why a bucket is not closed, or how it was closed.
 
-    Each reason states what the bucket waits for, how long it has waited, and the next step.
+    Each reason in the output states what the bucket waits for, how long it has waited, and the next
+    step.
 
     \b
     Examples:
@@ -251,7 +256,7 @@ def why(event_type: str, hour: str, as_json: bool, config: Config) -> None:
 def verify(event_type: str | None, hour: str | None, as_json: bool, config: Config) -> None:
     """Read closed buckets completely, and report all differences from their manifests.
 
-    The exit code is 1 if there are findings. The following is checked:
+    The exit code is 1 if there are findings. The command checks the following conditions:
 
     \b
     - the marker is valid and refers to the marker of the previous bucket
@@ -301,10 +306,10 @@ def verify(event_type: str | None, hour: str | None, as_json: bool, config: Conf
 @bucket.command()
 @type_argument
 @click.argument("hour", metavar="[HOUR]", required=False)
-@click.option("--from", "from_hour", metavar="HOUR", help="First hour, without the argument HOUR.")
-@click.option("--to", "to_hour", metavar="HOUR", help="Last hour, without the argument HOUR.")
+@click.option("--from", "from_hour", metavar="HOUR", help="First hour, if HOUR is omitted.")
+@click.option("--to", "to_hour", metavar="HOUR", help="Last hour, if HOUR is omitted.")
 @click.option(
-    "--limit", type=click.IntRange(min=0), metavar="N", help="Print the first N events only."
+    "--limit", type=click.IntRange(min=0), metavar="N", help="Print only the first N events."
 )
 @json_option
 @config_option
@@ -323,8 +328,9 @@ def cat(
     --json, each line is the complete event as a JSON object, in which bytes that are not UTF-8
     become {"base64": "…"}.
 
-    Without HOUR, closed buckets are printed in the order of their hours, and the command reports
-    which buckets it has read. A late event is printed with the bucket that contains it.
+    Without HOUR, closed buckets are printed in the order of their hours. At the end, unless --limit
+    is reached before, the command reports which buckets it has read, and how many hours between
+    them have no closed bucket. A late event is printed with the bucket that contains it.
 
     \b
     Examples:
@@ -336,9 +342,11 @@ def cat(
     if hour is None:
         selection = _parse_selection((), from_hour, to_hour, None, (), config)
         (known_type,) = _types(storage, event_type)
-        hours = list_hours(storage, known_type, config.parsing.bucket_seconds)
-        events = _read_closed(storage, known_type, list(filter(selection.includes_hour, hours)))
-    elif from_hour or to_hour:
+        hours = list_hours(
+            storage, known_type, config.parsing.bucket_seconds, selection.first, selection.last
+        )
+        events = _read_closed(storage, known_type, hours)
+    elif from_hour is not None or to_hour is not None:
         raise UsageError("HOUR selects one bucket; omit it, or omit --from and --to")
     else:
         parsed = parse_hour(hour, config)
@@ -363,7 +371,10 @@ def _read_closed(storage: Storage, event_type: str, hours: Sequence[Hour]) -> It
             f"no bucket of {event_type} in this time span is closed; "
             f"`hourmark bucket ls {event_type}` lists its buckets"
         )
-    click.echo(f"{len(closed)} buckets from {closed[0]} to {closed[-1]}", err=True)
+    span = f"{format_count(len(closed), 'bucket')} from {closed[0]} to {closed[-1]}"
+    others = (closed[-1].end_s - closed[0].start_s) // closed[0].length_s - len(closed)
+    gaps = f"; hours between them without a closed bucket: {others}" if others else ""
+    click.echo(f"{span}{gaps}", err=True)
 
 
 def _types(storage: Storage, event_type: str | None) -> list[str]:
@@ -389,8 +400,8 @@ def _parse_selection(
 ) -> BucketSelection:
     if grades and state == "open":
         raise UsageError("--grade selects closed buckets: open hours have no grade; omit --state")
-    first = parse_first_hour(from_hour, config) if from_hour else None
-    last = parse_last_hour(to_hour, config) if to_hour else None
+    first = None if from_hour is None else parse_first_hour(from_hour, config)
+    last = None if to_hour is None else parse_last_hour(to_hour, config)
     if first and last and first > last:
         raise UsageError(f"--from {first} is after --to {last}; swap the two values")
     return BucketSelection(

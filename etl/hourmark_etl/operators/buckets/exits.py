@@ -36,13 +36,13 @@ class BucketExit(enum.IntEnum):
 
 EXIT_CODES: Final = """\b
 Exit codes:
-  0  the bucket is closed as proved, or the hour was skipped by a bucket that is
+  0  the bucket is closed as proved, or the hour was skipped and the bucket after it is proved
   1  the state cannot be determined, or the bucket or the ledger is damaged
   2  the arguments or the configuration are invalid
   3  the bucket is not closed yet
   4  the bucket is closed as timed_out
   5  the bucket is closed as forced
-  6  the bucket will never exist: unknown type, an hour before its first, or (show) a skipped hour
+  6  the bucket will never exist: unknown type, hour before the first, or (show) a skipped hour
 """
 
 _BY_GRADE: Final = {

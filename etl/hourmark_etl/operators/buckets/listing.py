@@ -28,6 +28,7 @@ from hourmark.rules.event_types import DEAD_LETTERS
 from hourmark_etl.buckets.reader import (
     BadMarker,
     NotClosed,
+    is_between,
     list_hours,
     list_types,
     read_manifest,
@@ -113,9 +114,7 @@ class BucketSelection:
         Args:
             hour: The hour. It must have the same length as `first` and `last`.
         """
-        return (self.first is None or self.first <= hour) and (
-            self.last is None or hour <= self.last
-        )
+        return is_between(hour, self.first, self.last)
 
     def match_types(self, names: Sequence[str], where: str) -> list[str]:
         """Return the names of the included event types.
@@ -416,9 +415,7 @@ def _storage_rows(
     storage: Storage, bucket_seconds: int, selection: BucketSelection
 ) -> Iterator[tuple[Row, bool]]:
     for name in selection.match_types(list_types(storage), storage.url("")):
-        for hour in list_hours(storage, name, bucket_seconds):
-            if not selection.includes_hour(hour):
-                continue
+        for hour in list_hours(storage, name, bucket_seconds, selection.first, selection.last):
             row = _row_of_marker(storage, name, hour)
             if not selection.grades or row["grade"] in selection.grade_names:
                 yield row, True

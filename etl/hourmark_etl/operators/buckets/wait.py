@@ -227,18 +227,20 @@ def wait_for_bucket(
     metavar="SECONDS",
     default=3600,
     show_default=True,
-    help="Time limit; 0 checks once.",
+    help="Maximum time to wait; with 0, the bucket is checked once.",
 )
 @json_option
 @config_option
 def wait(event_type: str, hour: str, timeout_s: float, as_json: bool, config: Config) -> None:
     """Wait until a bucket is closed. The exit code shows its grade; see the table below.
 
-    At least every 15 seconds, the command prints to stderr what the bucket waits for. The output on
-    stdout is that of `hourmark bucket why`; with --json, it is the bucket's row as in `hourmark
-    bucket ls --json`. If the bucket is still open at the timeout, the exit code is 3. The command
-    also waits while there is no ledger, or the ledger does not respond. If this is still the case
-    at the timeout, the exit code is 1.
+    At least every 15 seconds, the command prints to stderr what the bucket waits for. At the end, it
+    prints the output of `hourmark bucket why` to stdout. With --json, it instead prints the row of
+    the bucket as in `hourmark bucket ls --json`.
+
+    If the bucket is still open at the timeout, the exit code is 3. The command also waits while the
+    ledger does not exist or does not respond. If this is still the case at the timeout, the exit
+    code is 1.
 
     \b
     Examples:

@@ -4,6 +4,7 @@ order, without a bucket for hours that hold nothing, and never before an hour th
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection
 from pathlib import Path
 
@@ -36,6 +37,8 @@ from hourmark_etl.buckets.verify import find_gaps
 from hourmark_etl.buckets.verify import verify_bucket as verify_stored
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.proof.proof import Proof
+from hourmark_etl.ledger.backfill import read_backfill_notices
+from hourmark_etl.ledger.heartbeat import DriverSigns
 from hourmark_etl.ledger.maintenance.overview import read_following_manifest
 from hourmark_etl.model import AuditOffsets, Frontier
 from hourmark_etl.operators.buckets.exits import BucketExit, exit_of_explanation
@@ -218,6 +221,34 @@ def test_a_promise_without_its_events_keeps_an_old_hour_open(world: World) -> No
     world.producers.append_row(world.producers.ranges[-1], event)
     settle_old(world)
     assert [m.hour for m in manifests(world)] == [str(OLDEST), str(THIRD)]
+
+
+def test_each_old_hour_waits_for_its_events_until_the_deadline_since_the_first_was_noticed(
+    world: World,
+) -> None:
+    deadline_s = world.config.etl.deadline_seconds
+    until(world, FIRST_HOUR, deadline_s + 1)  # the driver was not running until now
+    send_old(world, OLDEST)
+    event = promise_alone(world, THIRD)
+    settle_old(world)
+    assert [m.hour for m in manifests(world)] == [str(OLDEST)]
+    world.start_closer()
+    settle_old(world)
+    assert frontier(world).hour == THIRD and wait_of(world).phase == "proof"
+    now_ms = world.clock.now_ms()
+    facts = dataclasses.replace(
+        read_hour_facts(world.database, world.config, "click", THIRD, now_ms),
+        driver=DriverSigns(heartbeat_ms=now_ms),
+    )
+    noticed_ms = read_backfill_notices(world.database)["click"].noticed_ms
+    assert explain_hour(facts).times_out_at_ms == noticed_ms + round(1000 * deadline_s)
+    world.producers.append_row(world.producers.ranges[-1], event)
+    settle_old(world)
+    settle_old(world)
+    assert [(m.hour, m.grade.value) for m in manifests(world)][:2] == [
+        (str(OLDEST), "proved"),
+        (str(THIRD), "proved"),
+    ]
 
 
 def test_later_hours_whose_sums_differ_are_proved_in_turn_up_to_the_first_that_stays_open(

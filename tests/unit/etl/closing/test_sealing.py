@@ -93,6 +93,17 @@ def test_an_unmet_promise_waits_until_the_deadline_and_is_then_named() -> None:
     assert seal.waived == (f"not kept: {UNMET.findings[0]}",)
 
 
+def test_an_unmet_promise_of_a_back_filled_hour_waits_from_when_it_was_noticed() -> None:
+    noticed_ms = END + 30 * 24 * 3_600_000
+    old = dataclasses.replace(
+        FRONTIER, hour=HOUR.previous().previous(), first_hour=HOUR, noticed_ms=noticed_ms
+    )
+    for since_noticed_ms, grade in ((DEADLINE_MS - 1, None), (DEADLINE_MS, "timed_out")):
+        cut = dataclasses.replace(CUT, taken_at_ms=noticed_ms + since_noticed_ms)
+        seal = decide_seal(old, UNMET, (), None, DecisionContext(cut, [], DEADLINE_MS))
+        assert (seal and seal.grade) == grade
+
+
 def test_a_waived_source_is_named_with_its_host() -> None:
     seal = sealed(decided(KEPT, cut=dataclasses.replace(CUT, waived={"click": (GONE,)})))
     assert seal.grade == "timed_out"

@@ -232,6 +232,8 @@ def test_hours_outside_of_the_window_are_left_out(world: World, run: Run) -> Non
         (["clik"], "no event type clik"),
         (["--from", str(NEXT), "--to", str(HOUR)], "is before --from"),
         (["--from", "yesterday"], "not a valid hour"),
+        (["--from", ""], "not a valid hour"),
+        (["--to", ""], "not a valid hour"),
     ],
 )
 def test_wrong_use_is_refused(world: World, file: Path, arguments: list[str], message: str) -> None:

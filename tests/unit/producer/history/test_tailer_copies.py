@@ -11,6 +11,7 @@ from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
 from hourmark.config.groups import TailedSource
+from hourmark_producer.files import waits
 from hourmark_producer.files.tracked_file import TrackedFile, TrackedFiles
 from hourmark_producer.history.copies import CopyCandidate, CopyOrigin, find_origin
 
@@ -431,3 +432,24 @@ def test_what_a_copy_holds_that_was_deleted_while_it_was_held_open_is_no_loss(
         wait_for(lambda: bool(recorder.reports), "a report")
         assert recorder.last.lost_bytes == len(lines(10))
     assert recorder.sent() == lines(500).splitlines(keepends=True)
+
+
+@pytest.mark.parametrize("kept", [50, 0])
+def test_a_copy_that_is_truncated_before_it_is_read_is_not_sent_again(
+    host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
+    """A second rotation writes a shorter copy over the first one, which was observed, but not read.
+
+    Shown with 50 lines that are kept, and with a copy that is begun anew.
+    """
+    host.drain(lines(100))
+    copy = host.logs / "app.log.1"
+    shutil.copyfile(host.app, copy)
+    with host.tailer() as (tailer, _):
+        tailer.scanner.scan()
+    os.truncate(copy, len(lines(kept)))
+    if not kept:
+        host.append(lines(60), copy)
+    monkeypatch.setattr(waits, "COPYING_S", 0.1)
+    assert host.drain().finished
+    assert recorder.text() == lines(100)

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
+from hourmark.process.file_identity import FileIdentity, identify
 from hourmark.records.host_reports import HostReport
+from hourmark_producer.files import waits
 
 
 @pytest.mark.slow
@@ -122,4 +128,58 @@ def test_a_file_is_packed_before_there_was_room_to_read_it(host: Host, recorder:
         recorder.behaviour = lambda _: 200
         recorder.wait_text(lines(800))
         wait_for(lambda: recorder.last.pending_bytes == 0, "all is read")
+    assert (recorder.last.lost_bytes, recorder.last.unknown_losses) == (0, 0)
+
+
+def scan_without_room(host: Host, path: Path, grow: Callable[[], None]) -> None:
+    """One scan that may keep no file open; `grow` runs while `path` is opened for the first time."""
+    inode, is_due = path.stat().st_ino, [True]
+
+    def identify_and_grow(descriptor: int) -> FileIdentity:
+        if os.fstat(descriptor).st_ino == inode and is_due:
+            is_due.clear()
+            grow()
+        return identify(descriptor)
+
+    host.identify, host.open_files_max = identify_and_grow, 0
+    with host.tailer() as (tailer, _):
+        tailer.scanner.scan()
+    host.identify, host.open_files_max = identify, 800
+
+
+def test_growth_while_a_file_is_opened_without_room_is_no_truncation(
+    host: Host, recorder: Recorder
+) -> None:
+    host.append(lines(5))
+    scan_without_room(host, host.app, lambda: host.append(lines(5, 5)))
+    assert host.drain().finished
+    assert recorder.text() == lines(10)
+    assert (recorder.last.lost_bytes, recorder.last.unknown_losses) == (0, 0)
+
+
+def test_a_copy_that_grows_while_it_is_opened_without_room_is_not_sent_again(
+    host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.drain(lines(100))
+    copy = host.logs / "app.log.1"
+    host.append(lines(50), copy)
+    scan_without_room(host, copy, lambda: host.append(lines(50, 50), copy))
+    monkeypatch.setattr(waits, "COPYING_S", 0.1)
+    assert host.drain().finished
+    assert recorder.text() == lines(100)
+    assert (recorder.last.lost_bytes, recorder.last.unknown_losses) == (0, 0)
+
+
+def test_a_line_in_place_of_nuls_while_a_file_is_opened_without_room_is_no_truncation(
+    host: Host, recorder: Recorder
+) -> None:
+    def replace_nuls() -> None:
+        with host.app.open("r+b") as file:
+            file.write(lines(10))
+        os.utime(host.app, (time.time() + 1, time.time() + 1))
+
+    host.append(b"\0" * (1 << 16))
+    scan_without_room(host, host.app, replace_nuls)
+    assert host.drain().finished
+    assert recorder.text() == lines(10)
     assert (recorder.last.lost_bytes, recorder.last.unknown_losses) == (0, 0)

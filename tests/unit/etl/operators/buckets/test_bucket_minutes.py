@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from hourmark.records.hours import Hour
 from hourmark.records.manifest import MARKER
 from hourmark_etl.buckets.reader import NotClosed
 from hourmark_etl.operators.buckets.cli import bucket
-from hourmark_etl.storage import LocalDisk, Storage
+from hourmark_etl.storage import LocalDisk, Storage, StorageEntry
 
 Run = Callable[..., Result]
 FIRST = Hour.parse("2026-11-21T04:58", 60)
@@ -81,6 +82,12 @@ def test_cat_of_a_selection_names_a_bucket_that_is_not_closed(run: Run, tmp_path
     assert f"{TYPE} {MINUTES[2]} is not closed" in result.stderr
 
 
+def test_cat_of_one_bucket_of_a_selection_reports_one(run: Run) -> None:
+    label = str(MINUTES[2])
+    result = run("cat", TYPE, "--from", label, "--to", label)
+    assert f"1 bucket from {label} to {label}" in result.stderr
+
+
 def test_cat_of_a_selection_without_a_closed_bucket_is_an_error(run: Run) -> None:
     result = run("cat", TYPE, "--from", "2026-11-22T05")
     assert isinstance(result.exception, NotClosed)
@@ -92,3 +99,35 @@ def test_cat_takes_either_a_bucket_or_a_selection(run: Run) -> None:
     assert isinstance(result.exception, UsageError)
     result = run("cat", TYPE, "--from", "2026-11-21T06", "--to", "2026-11-21T05")
     assert isinstance(result.exception, UsageError) and "swap" in str(result.exception)
+
+
+def test_cat_of_a_selection_counts_hours_that_have_no_bucket(run: Run, tmp_path: Path) -> None:
+    whole = "4 buckets from 2026-11-21T04:58 to 2026-11-21T05:01"
+    assert run("cat", TYPE).stderr.splitlines() == [whole]
+    shutil.rmtree(tmp_path / "root" / MINUTES[1].bucket_path(TYPE))
+    assert run("cat", TYPE).stderr.splitlines() == [
+        f"{whole.replace('4', '3', 1)}; hours between them without a closed bucket: 1"
+    ]
+
+
+@pytest.mark.parametrize("option", ["--from", "--to"])
+@pytest.mark.parametrize("arguments", [["ls"], ["cat", TYPE], ["cat", TYPE, "2026-11-21T05:00"]])
+def test_an_empty_hour_is_not_an_omitted_one(run: Run, arguments: list[str], option: str) -> None:
+    """A variable of a shell that is not set."""
+    assert isinstance(run(*arguments, option, "").exception, UsageError)
+
+
+def test_cat_lists_no_folders_of_days_outside_the_selection(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed: list[str] = []
+    list_folder = LocalDisk.list
+
+    def listing(self: LocalDisk, folder: str) -> list[StorageEntry]:
+        listed.append(folder)
+        return list_folder(self, folder)
+
+    monkeypatch.setattr(LocalDisk, "list", listing)
+    run("cat", TYPE, "--from", "2026-11-22T00")
+    run("cat", TYPE, "--to", "2026-11-20T23")
+    assert {*listed} == {"", TYPE}
