@@ -198,6 +198,11 @@ class ContainerReader:
         self.sync = self._read(SYNC_SIZE)
         self.header = bytes(self._taken)
 
+    @property
+    def codec(self) -> str:
+        """Return the name of the codec in the file's header; `null` if there is none."""
+        return self.metadata.get("avro.codec", b"null").decode(errors="replace")
+
     def __iter__(self) -> Iterator[Block]:
         while (first := self._file.read(1)) != b"":
             self._taken = bytearray()
@@ -219,11 +224,10 @@ class ContainerReader:
         Raises:
             ValueError: The codec is not `deflate`, `zstandard` or `null`, or the data is damaged.
         """
-        codec = self.metadata.get("avro.codec", b"null").decode(errors="replace")
-        if codec not in _DECOMPRESSORS:
-            raise ValueError(f"codec {codec} is not used in buckets")
+        if self.codec not in _DECOMPRESSORS:
+            raise ValueError(f"codec {self.codec} is not used in buckets")
         try:
-            return _DECOMPRESSORS[codec](block.data)
+            return _DECOMPRESSORS[self.codec](block.data)
         except (zlib.error, zstandard.ZstdError) as error:
             raise ValueError(f"a block cannot be decompressed: {error}") from error
 

@@ -47,6 +47,7 @@ class WrittenFile:
         blake2b: BLAKE2b digest of the file in hex.
         id_sum: Sum of the last 8 bytes of all event ids, modulo 2^64.
         hours: Totals of the written rows by hour of event time (Unix seconds).
+        codec: Codec of the file.
         index: Positions of the events' ids in an id index file, which is used to find late
             duplicates.
         index_digest: Digest of the id index file in hex.
@@ -64,6 +65,7 @@ class WrittenFile:
     blake2b: str
     id_sum: int
     hours: Mapping[int, EventTotals]
+    codec: AvroCodec
     index: tuple[IdIndexSegment, ...] = ()
     index_digest: str = ""  # of the file that `index` names
     read_back_error: str = ""
@@ -236,6 +238,7 @@ class _OpenContainer:
         of: _Key,
     ) -> None:
         self._storage, self._path, self._file, self._of = storage, path, file, of
+        self._codec = codec
         self._writer = ContainerWriter(
             file.enter_context(storage.create(path, unpublished=True)), schema_json, codec=codec
         )
@@ -280,6 +283,7 @@ class _OpenContainer:
             blake2b=stats.blake2b,
             id_sum=self._id_sum % (1 << 64),
             hours=self._hours,
+            codec=self._codec,
             index=tuple(self._index),
         )
         return dataclasses.replace(
@@ -290,7 +294,8 @@ class _OpenContainer:
 def verify_written_file(storage: Storage, written: WrittenFile) -> str:
     """Read a container file back from storage and compare it with what was written.
 
-    The digest, the size, the number of records and the event type in the schema are compared.
+    The digest, the size, the number of records, the codec and the event type in the schema are
+    compared.
 
     Args:
         storage: Storage with the file.
@@ -308,6 +313,8 @@ def verify_written_file(storage: Storage, written: WrittenFile) -> str:
             # only its `read` method is needed
             container = ContainerReader(seen)  # type: ignore[arg-type]
             _check_type(container, written.event_type)
+            if container.codec != written.codec:
+                raise ValueError(f"its codec is {container.codec}, not {written.codec}")
             records = sum(block.records for block in container)
         except Exception as error:  # noqa: BLE001  # damaged bytes make a decoder raise anything
             return (
