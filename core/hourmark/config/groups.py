@@ -28,7 +28,7 @@ COMPRESSED_SUFFIXES: Final = (".gz", ".bz2", ".xz", ".zst", ".lz4", ".Z")
 LOOPBACK_HOSTS: Final = ("127.0.0.1", "::1", "localhost")
 
 
-AvroCodec = Literal["deflate", "zstandard"]  # of buckets
+AvroCodec = Literal["deflate", "zstandard"]  # of the files of buckets
 
 
 class FrozenModel(BaseModel):
@@ -729,9 +729,11 @@ class EtlSettings(FrozenModel):
     of two hours is longer than a restart, a failover or a short repair. It is short enough that one
     failed host does not block the buckets of a whole day.
     """
-    avro_codec: AvroCodec = "deflate"
-    """compression of new buckets: "deflate", which all Avro readers support, or "zstandard", with
-    which files are about 13 % smaller, and which polars, DuckDB and BigQuery cannot read
+    avro_codec: AvroCodec | None = None
+    """Compression of the files of new buckets. All Avro readers support `deflate`. Files with
+    `zstandard` are smaller, but polars, DuckDB and BigQuery cannot read them, and version 0.3.0
+    reads no other codec. If absent, the driver continues with the codec of the newest bucket that
+    has files. If there is no such bucket, it uses `deflate`.
     """
     target_file_bytes: int = Field(256 << 20, ge=1 << 20)
     """Target size of the files of a bucket."""
