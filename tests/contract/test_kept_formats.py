@@ -254,6 +254,8 @@ def test_a_driver_goes_on_with_the_ledger_and_storage_of_each_version(
     settle(world)
     for event_type in TYPES:
         assert [manifest(world, event_type, hour(n)).events for n in range(3)] == [1, 2, 1]
+        codecs = [manifest(world, event_type, hour(n)).files_codec for n in range(3)]
+        assert codecs == ["zstandard"] * 3, "an upgraded site writes what the older version reads"
         assert [verify_bucket(world.storage, event_type, hour(n)).findings for n in range(3)] == [
             (),
             (),
