@@ -139,7 +139,7 @@ def _measure(folder: Path) -> dict[str, float]:
             groups.extend(stage_table(table, (), plan, storage).groups)
 
     def write() -> None:
-        limits = WriteLimits(128 << 20, 256 << 20, 1)
+        limits = WriteLimits(128 << 20, 256 << 20, 1, "deflate")
         sealed = SealedHour("click", HOUR, tuple(groups))
         (written,) = write_hours(
             Runner(), storage, [sealed], {}, {1: json.dumps(SCHEMA)}, "_attempts/one", limits

@@ -2,8 +2,8 @@
 """Verify a copy of the closed buckets of one event type without Hourmark.
 
 It reports whether anything was changed, added or removed. It needs Python 3.11,
-`pip install "fastavro[zstandard]"`, and a local copy of the type's folder (the one that contains
-`date=…`):
+`pip install fastavro` (`"fastavro[zstandard]"` for buckets with this codec), and a local copy of
+the type's folder (the one that contains `date=…`):
 
     hdfs dfs -get /hourmark/page-viewed .
     python verify_bucket.py page-viewed
@@ -15,7 +15,8 @@ authenticates all previous ones. The tool checks
 
 - the chain from the first bucket on; hours without a bucket are accepted only where the next marker
   names the bucket before them: a back-fill skips hours that hold nothing;
-- that exactly the listed files exist, with their sizes, digests, schemas and numbers of records;
+- that exactly the listed files exist, with their sizes, digests, codecs, schemas and numbers of
+  records;
 - that every id exists once in all buckets together, and in the hour that it encodes;
 - the counts and sums of the markers;
 - that no marker contradicts itself or its own digest.
@@ -223,6 +224,7 @@ def check_marker(bucket: CopiedBucket, where: Path, report: VerificationReport) 
         <= m["evidence"]["promised"],
         "it names more records set aside than it counts": m.get("set_aside", 0)
         < sum(r["records"] for r in m.get("set_aside_records", ())),
+        "it states a codec, but lists no files": "codec" in m and not files,
         "it was closed before its hour ended": m["closed_at_ms"]
         < 1000 * (bucket.start_s + bucket.length_s),
         "its books do not add up to its events": bool(books)
@@ -322,6 +324,8 @@ def read_file(
     ids: list[bytes] = []
     try:
         reader: Any = fastavro.reader(io.BytesIO(content))
+        if reader.codec != (codec := bucket.manifest.get("codec", "zstandard")):
+            report.add(where, f"its codec is {reader.codec}, but by the marker it is {codec}")
         schema = json.dumps(
             json.loads(reader.metadata["avro.schema"]),
             sort_keys=True,

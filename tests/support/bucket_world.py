@@ -17,7 +17,7 @@ from tests.support.records import TOPIC, kafka_table, seal, stage_plan
 from tests.support.records import frontier as open_frontier
 
 from hourmark.avro.framing import event_schema, framing_header
-from hourmark.config.groups import EtlSettings
+from hourmark.config.groups import AvroCodec, EtlSettings
 from hourmark.config.groups import StorageSettings as Settings
 from hourmark.config.loading import Config
 from hourmark.records.hours import Hour
@@ -114,21 +114,31 @@ class World:
         return stage_table(kafka_table(rows), (), stage_plan(), self.storage).groups if ids else ()
 
     def write(
-        self, hour: Hour, listed: Collection[StagedGroup], attempt: str = "one"
+        self,
+        hour: Hour,
+        listed: Collection[StagedGroup],
+        attempt: str = "one",
+        codec: AvroCodec = "deflate",
     ) -> WrittenHour:
         """What the engine writes for the hour."""
         texts = {number: json.dumps(schema) for number, schema in SCHEMAS.items()}
         sealed = SealedHour("click", hour, tuple(listed))
         folder = f"{ATTEMPTS_FOLDER}/{attempt}/_tasks"
-        (written,) = Engine(self.storage, self.database, self.config).write([sealed], texts, folder)
+        engine = Engine(self.storage, self.database, self.config)
+        (written,) = engine.write([sealed], texts, folder, codec)
         return written
 
     def close(
-        self, hour: Hour, listed: Collection[StagedGroup], *, indexed: bool = True
+        self,
+        hour: Hour,
+        listed: Collection[StagedGroup],
+        *,
+        indexed: bool = True,
+        codec: AvroCodec = "deflate",
     ) -> Manifest:
         """Write, publish, keep the index, remember."""
         attempt = uuid.uuid4().hex
-        written = self.write(hour, listed, attempt)
+        written = self.write(hour, listed, attempt, codec)
         f = frontier(hour)
         made = build_manifest(
             f,

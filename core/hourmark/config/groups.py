@@ -28,6 +28,9 @@ COMPRESSED_SUFFIXES: Final = (".gz", ".bz2", ".xz", ".zst", ".lz4", ".Z")
 LOOPBACK_HOSTS: Final = ("127.0.0.1", "::1", "localhost")
 
 
+AvroCodec = Literal["deflate", "zstandard"]  # of the files of buckets
+
+
 class FrozenModel(BaseModel):
     """Base class of immutable pydantic models that reject unknown fields.
 
@@ -725,6 +728,12 @@ class EtlSettings(FrozenModel):
     then has the grade `timed_out`, and its manifest lists the missing data as waived. The default
     of two hours is longer than a restart, a failover or a short repair. It is short enough that one
     failed host does not block the buckets of a whole day.
+    """
+    avro_codec: AvroCodec | None = None
+    """Compression of the files of new buckets. All Avro readers support `deflate`. Files with
+    `zstandard` are smaller, but polars, DuckDB and BigQuery cannot read them, and version 0.3.0
+    reads no other codec. If absent, the driver continues with the codec of the newest bucket that
+    has files. If there is no such bucket, it uses `deflate`.
     """
     target_file_bytes: int = Field(256 << 20, ge=1 << 20)
     """Target size of the files of a bucket."""

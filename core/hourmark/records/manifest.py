@@ -11,11 +11,11 @@ from __future__ import annotations
 import enum
 import hashlib
 import re
-from typing import Final
+from typing import Final, Literal
 
 from pydantic import Field, ValidationError
 
-from hourmark.config.groups import FrozenModel, Positive
+from hourmark.config.groups import AvroCodec, FrozenModel, Positive
 
 MARKER: Final = "_SUCCESS"
 FORMAT: Final = 1
@@ -204,6 +204,7 @@ _LATER: Final = (
     "set_aside_records",
     "left_out",
     "lacks",
+    "codec",
 )
 
 
@@ -223,6 +224,7 @@ class Manifest(FrozenModel):
         previous: Reference to the marker of the previous hour; null for the type's first bucket.
         grade: Strength of the evidence that the bucket is complete.
         evidence: The evidence for the grade.
+        codec: Codec of all files. Absent if it is `zstandard`, and if there are no files.
         files: Files of the bucket.
         events: Number of records in all files.
         late: Maps each origin hour to its number of late records.
@@ -261,6 +263,7 @@ class Manifest(FrozenModel):
     previous: PreviousMarker | None = None
     grade: Grade
     evidence: BucketEvidence
+    codec: Literal["deflate"] | None = None
     files: list[BucketFile]
     events: int
     late: dict[str, int]
@@ -282,6 +285,11 @@ class Manifest(FrozenModel):
     attempt: str
     closed_at_ms: int
     software: str
+
+    @property
+    def files_codec(self) -> AvroCodec | None:
+        """Return the codec of the bucket's files, or None if the bucket has no files."""
+        return (self.codec or "zstandard") if self.files else None
 
     def with_own_digest(self) -> Manifest:
         """Return a copy of the manifest with a digest of its content.

@@ -22,6 +22,7 @@ import fastavro
 import numpy as np
 
 from hourmark.avro.framing import fingerprint
+from hourmark.config.groups import AvroCodec
 from hourmark.records.event_id import SIZE as ID_SIZE
 from hourmark.records.event_id import EventId
 from hourmark.records.hours import Hour
@@ -62,6 +63,8 @@ class BucketFault(enum.StrEnum):
         COUNT: The number of events differs from the manifest.
         UNREADABLE: A file cannot be read or decoded.
         SCHEMA: The schema of a file differs from the manifest.
+        CODEC: A file does not have the codec that the manifest states, or the manifest states a
+            codec although the bucket has no files.
         DUPLICATE: An event id appears more than once.
         ID_SUM: The sum of the event ids differs from the manifest.
         HOUR: The time of an event does not belong to the bucket.
@@ -81,6 +84,7 @@ class BucketFault(enum.StrEnum):
     COUNT = "wrong-count"
     UNREADABLE = "unreadable"
     SCHEMA = "wrong-schema"
+    CODEC = "wrong-codec"
     DUPLICATE = "duplicate-event"
     ID_SUM = "wrong-id-sum"
     HOUR = "wrong-hour"
@@ -291,6 +295,7 @@ class _Check:
         self._hour = hour
         self._findings: list[BucketFinding] = []
         self._contents: dict[str, _Content] = {}
+        self._codec: AvroCodec | None = None
 
     def add(self, kind: BucketFault, detail: str, file: str | None = None) -> None:
         self._findings.append(
@@ -317,6 +322,12 @@ class _Check:
 
     def run(self, manifest: Manifest) -> None:
         self._check_chain(manifest.previous)
+        self._codec = manifest.files_codec
+        if manifest.codec is not None and self._codec is None:
+            self.add(
+                BucketFault.CODEC,
+                f"the manifest states the codec {manifest.codec}, but lists no files",
+            )
         sizes = {entry.name: entry.size for entry in self._storage.list(self.folder)}
         listed = {file.name: file for file in manifest.files}
         for name in sorted(sizes.keys() - listed.keys() - {MARKER}):
@@ -391,6 +402,7 @@ class _Check:
             try:
                 events = fastavro.reader(cast(BinaryIO, reader))
                 self._check_schema(file, events.metadata)
+                self._check_codec(file, events.codec)
                 for event in events:
                     content.ids += EventId(cast(Mapping[str, Any], event)["event_id"])
                 content.whole = True
@@ -414,6 +426,14 @@ class _Check:
             self.add(
                 BucketFault.SCHEMA,
                 f"fingerprint {found}, but the manifest states {file.schema_fingerprint}",
+                file.name,
+            )
+
+    def _check_codec(self, file: BucketFile, found: str) -> None:
+        if found != self._codec:
+            self.add(
+                BucketFault.CODEC,
+                f"codec {found}, but according to the manifest it is {self._codec}",
                 file.name,
             )
 

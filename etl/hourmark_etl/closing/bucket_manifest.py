@@ -7,7 +7,7 @@ import itertools
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from importlib.metadata import version
-from typing import Final
+from typing import Final, Literal
 
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import (
@@ -83,6 +83,7 @@ def build_manifest(
                 *(f"not verified: {what}" for what in (*written_hour.unverified, *unverified)),
             ],
         ),
+        codec=_codec_field(files),
         files=[
             BucketFile(
                 name=name,
@@ -134,6 +135,13 @@ def _describe_left_out(written: WrittenHour) -> list[str]:
         if count
         else []
     )
+
+
+def _codec_field(files: Sequence[tuple[str, WrittenFile]]) -> Literal["deflate"] | None:
+    # Version 0.3.0 knows no such field, so markers of buckets that it can read do not have it.
+    codecs = {w.codec for _, w in files}
+    assert len(codecs) <= 1, "all files of a bucket are written with one codec"
+    return "deflate" if "deflate" in codecs else None
 
 
 def _lacks(seal: Seal, written: WrittenHour) -> MissingRanges | None:

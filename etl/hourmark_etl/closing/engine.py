@@ -10,6 +10,7 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
+from hourmark.config.groups import AvroCodec
 from hourmark.config.loading import Config
 from hourmark_etl.closing.proof.proof import Proof, Prover
 from hourmark_etl.closing.proof.readings import AuditComparer, AuditComparison
@@ -108,7 +109,11 @@ class Engine:
         return AuditComparer(self.runner, self.storage, self.database).compare_next(skip_paths)
 
     def write(
-        self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str
+        self,
+        sealed: Collection[SealedHour],
+        schemas: Mapping[int, str],
+        folder: str,
+        codec: AvroCodec,
     ) -> list[WrittenHour]:
         """Write the Avro container files of hourly buckets, without duplicate events.
 
@@ -120,6 +125,7 @@ class Engine:
                 Kafka).
             schemas: Avro schemas as JSON, by schema id.
             folder: Path of the new folder.
+            codec: Codec of the files.
 
         Returns:
             The files of each bucket, in the order of `sealed`.
@@ -131,5 +137,5 @@ class Engine:
         for s in sealed:
             late[s.event_type] |= s.late_hours_s
         closed = closed_buckets(self.database, late, self.config.parsing.bucket_seconds)
-        limits = WriteLimits(etl.unit_bytes_max, etl.target_file_bytes, etl.tasks)
+        limits = WriteLimits(etl.unit_bytes_max, etl.target_file_bytes, etl.tasks, codec)
         return write_hours(self.runner, self.storage, sealed, closed, schemas, folder, limits)

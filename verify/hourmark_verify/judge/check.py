@@ -224,6 +224,11 @@ class _Verification:
                 f"{file.name} has the schema fingerprint {mark}, which is not that of schema id "
                 f"{file.schema_id}",
             )
+        if reader.codec != (codec := bucket.marker.codec or "zstandard"):
+            self._add_marker_finding(
+                bucket.path,
+                f"{file.name} has the codec {reader.codec}, but by the marker it is {codec}",
+            )
         schema = strip_annotations(declared)
         if (
             schema["name"] != bucket.type.replace("-", "_")

@@ -161,6 +161,7 @@ class Marker(_MarkerModel):
         grade: Why the bucket was closed: `proved` (verified to be complete), `timed_out` (a
             deadline passed) or `forced` (an operator decided so).
         evidence: The evidence for the grade.
+        codec: Avro codec of all files; None if they have `zstandard`, or if there are no files.
         files: Avro files of the bucket.
         events: Number of events in all files.
         late: Number of late events, by the hour of their event time.
@@ -199,6 +200,7 @@ class Marker(_MarkerModel):
     duplicates_removed: Count
     unaudited: Count
     # keys that are absent in older markers and if their value is empty
+    codec: Literal["deflate"] | None = None
     checked: Count = 0
     set_aside: Count = 0
     set_aside_records: list[OmittedRecords] = Field([])

@@ -79,6 +79,7 @@ def find_contradictions(
         (marker.id_sum, f"{contents.id_sum % 2**64:016x}", "sum of ids"),
         ([f.name for f in marker.files], names, "file names"),
         (events, dict(contents.events_by_hour), "events by hour"),
+        (None if marker.files else marker.codec, None, "codec, without files"),
         (summed.promised, evidence.promised, "promised events, against the sum over its hours"),
         (summed.unaudited, marker.unaudited, "unaudited events, against the sum over its hours"),
         (

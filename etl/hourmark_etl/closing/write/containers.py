@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 
 from hourmark.avro.framing import event_schema
+from hourmark.config.groups import AvroCodec
 from hourmark_etl.arrow import Int64s, UInt8s, UInt64s, datum_hashes
 from hourmark_etl.buckets.avro_container import ContainerReader, ContainerWriter, DigestingReader
 from hourmark_etl.closing.units import totals_by_hour
@@ -46,6 +47,7 @@ class WrittenFile:
         blake2b: BLAKE2b digest of the file in hex.
         id_sum: Sum of the last 8 bytes of all event ids, modulo 2^64.
         hours: Totals of the written rows by hour of event time (Unix seconds).
+        codec: Codec of the file.
         index: Positions of the events' ids in an id index file, which is used to find late
             duplicates.
         index_digest: Digest of the id index file in hex.
@@ -63,6 +65,7 @@ class WrittenFile:
     blake2b: str
     id_sum: int
     hours: Mapping[int, EventTotals]
+    codec: AvroCodec
     index: tuple[IdIndexSegment, ...] = ()
     index_digest: str = ""  # of the file that `index` names
     read_back_error: str = ""
@@ -161,6 +164,7 @@ class ContainerSet(ExitStack):
         folder: Path of the folder for the files.
         schemas: Avro schemas as JSON, by schema id.
         target_bytes: Size in bytes at which a file is finished and a new one is created.
+        codec: Codec of the files.
         step_bytes: Bytes of encoded events that are written between two checks of the file size.
     """
 
@@ -170,10 +174,11 @@ class ContainerSet(ExitStack):
         folder: str,
         schemas: Mapping[int, str],
         target_bytes: int,
+        codec: AvroCodec,
         step_bytes: int = STEP_BYTES,
     ) -> None:
         super().__init__()
-        self._step_bytes = step_bytes
+        self._step_bytes, self._codec = step_bytes, codec
         self._storage, self._folder, self._schemas, self._target_bytes = (
             storage,
             folder,
@@ -203,7 +208,7 @@ class ContainerSet(ExitStack):
                 path = f"{self._folder}/{uuid.uuid4().hex}.avro"
                 file = self.enter_context(ExitStack())
                 self._open[key] = _OpenContainer(
-                    self._storage, path, file, self._schemas[run.schema_id], key
+                    self._storage, path, file, self._schemas[run.schema_id], self._codec, key
                 )
             self._open[key].write(run.part(start, until))
             if self._open[key].size >= self._target_bytes:
@@ -224,11 +229,18 @@ class ContainerSet(ExitStack):
 
 class _OpenContainer:
     def __init__(
-        self, storage: Storage, path: str, file: ExitStack, schema_json: str, of: _Key
+        self,
+        storage: Storage,
+        path: str,
+        file: ExitStack,
+        schema_json: str,
+        codec: AvroCodec,
+        of: _Key,
     ) -> None:
         self._storage, self._path, self._file, self._of = storage, path, file, of
+        self._codec = codec
         self._writer = ContainerWriter(
-            file.enter_context(storage.create(path, unpublished=True)), schema_json
+            file.enter_context(storage.create(path, unpublished=True)), schema_json, codec=codec
         )
         self._index: list[IdIndexSegment] = []
         self._id_sum = 0
@@ -271,6 +283,7 @@ class _OpenContainer:
             blake2b=stats.blake2b,
             id_sum=self._id_sum % (1 << 64),
             hours=self._hours,
+            codec=self._codec,
             index=tuple(self._index),
         )
         return dataclasses.replace(
@@ -281,7 +294,8 @@ class _OpenContainer:
 def verify_written_file(storage: Storage, written: WrittenFile) -> str:
     """Read a container file back from storage and compare it with what was written.
 
-    The digest, the size, the number of records and the event type in the schema are compared.
+    The digest, the size, the number of records, the codec and the event type in the schema are
+    compared.
 
     Args:
         storage: Storage with the file.
@@ -299,6 +313,8 @@ def verify_written_file(storage: Storage, written: WrittenFile) -> str:
             # only its `read` method is needed
             container = ContainerReader(seen)  # type: ignore[arg-type]
             _check_type(container, written.event_type)
+            if container.codec != written.codec:
+                raise ValueError(f"its codec is {container.codec}, not {written.codec}")
             records = sum(block.records for block in container)
         except Exception as error:  # noqa: BLE001  # damaged bytes make a decoder raise anything
             return (

@@ -32,6 +32,7 @@ import numpy as np
 import pyarrow as pa
 
 from hourmark.avro.datum_check import DatumVerdict, event_program
+from hourmark.config.groups import AvroCodec
 from hourmark.errors import Finding
 from hourmark.records.hours import Hour
 from hourmark_etl.arrow import (
@@ -109,11 +110,13 @@ class WriteLimits(NamedTuple):
             events.
         target_file_bytes: Target size of a container file in bytes.
         tasks: Number of tasks that run in parallel.
+        codec: Codec of the container files.
     """
 
     unit_bytes_max: int
     target_file_bytes: int
     tasks: int
+    codec: AvroCodec
 
 
 class WriteTask(NamedTuple):
@@ -349,7 +352,9 @@ def write_task(
         Unreadable: A staged file is missing or damaged and must be staged again first.
     """
     index_path = f"{folder}/{uuid.uuid4().hex}.ids"
-    containers = functools.partial(ContainerSet, storage, folder, schemas, limits.target_file_bytes)
+    containers = functools.partial(
+        ContainerSet, storage, folder, schemas, limits.target_file_bytes, limits.codec
+    )
     programs = {schema_id: event_program(text) for schema_id, text in schemas.items()}
     done = WriteResult()
 

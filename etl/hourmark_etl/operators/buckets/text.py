@@ -84,6 +84,8 @@ def format_manifest(
         f"  removed     {manifest.duplicates_removed} duplicates",
         f"  unaudited   {manifest.unaudited} events without an audit record so far",
     ]
+    if codec := manifest.files_codec:
+        lines.append(f"  codec       {codec}")
     if manifest.left_out:
         lines.append(f"  left out    {manifest.left_out} staged rows that could not be written")
     for noun, items in _manifest_lists(manifest):

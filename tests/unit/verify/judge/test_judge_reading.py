@@ -148,6 +148,7 @@ def test_every_field_of_a_marker_is_known() -> None:
             audit_next={"0": 1},
             waived=["forced by ada"],
         ),
+        codec="deflate",
         files=[],
         events=0,
         late={},
