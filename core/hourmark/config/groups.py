@@ -657,6 +657,9 @@ class TailerSettings(FrozenModel):
     """Sources that the tailer reads. Each of them is a table `[[tailer.sources]]`, see below."""
 
 
+BucketFormat = Literal["avro", "avro+parquet"]
+
+
 class StorageSettings(FrozenModel):
     """Settings of the storage (HDFS or a local folder) for the buckets of events.
 
@@ -725,6 +728,11 @@ class EtlSettings(FrozenModel):
     then has the grade `timed_out`, and its manifest lists the missing data as waived. The default
     of two hours is longer than a restart, a failover or a short repair. It is short enough that one
     failed host does not block the buckets of a whole day.
+    """
+    bucket_format: BucketFormat = "avro"
+    """Format of the buckets of event types that do not declare a `format`. With "avro+parquet", a
+    bucket also contains its events as Parquet files, in the subfolder `_parquet`. A type that
+    Parquet cannot express is written as Avro only.
     """
     target_file_bytes: int = Field(256 << 20, ge=1 << 20)
     """Target size of the files of a bucket."""

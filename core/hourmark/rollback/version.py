@@ -61,6 +61,7 @@ VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(
                 "set_aside_records",
                 "left_out",
                 "lacks",
+                "parquet",
             ),
             no_range_fields=("record_start", "fields", "format", "ending"),
             no_settings=frozenset(
@@ -105,6 +106,7 @@ VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(
                     "mirror.metrics_host",
                     "kafka.further_edges.*",
                     "types.first_hour",
+                    "etl.bucket_format",
                 )
             ),
             references=False,
@@ -116,9 +118,22 @@ VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(
             ledger=5,
             checkpoints=(1, 2, 3),
             parsers=(1, 2),  # 3 parses more forms of syslog
-            no_marker_fields=("checked", "set_aside", "set_aside_records", "left_out", "lacks"),
+            no_marker_fields=(
+                "checked",
+                "set_aside",
+                "set_aside_records",
+                "left_out",
+                "lacks",
+                "parquet",
+            ),
             no_range_fields=("ending",),
-            no_settings=frozenset(("service.create_missing_topics", "service.range_ahead_seconds")),
+            no_settings=frozenset(
+                (
+                    "service.create_missing_topics",
+                    "service.range_ahead_seconds",
+                    "etl.bucket_format",
+                )
+            ),
             references=True,
             reads_unfinished_files=True,
             keeps_alarms=True,

@@ -84,16 +84,36 @@ class DatumConverter:
             ValueError: A value does not fit its type, such as a decimal with more digits than its
                 precision.
         """
-        parts = [
-            self._convert_part(data[int(offsets[start]) : int(offsets[end])], end - start)
-            for start, end in _parts(offsets)
-        ]
-        return pa.Table.from_batches(parts, pa.schema(self._decoded)).cast(self.schema)
+        return pa.concat_tables(
+            [
+                self.schema.empty_table(),
+                *(
+                    self.convert_block(data[int(offsets[start]) : int(offsets[end])], end - start)
+                    for start, end in _parts(offsets)
+                ),
+            ]
+        )
 
-    def _convert_part(self, data: memoryview, count: int) -> pa.RecordBatch:
+    def convert_block(self, data: bytes | memoryview, count: int) -> pa.Table:
+        """Convert concatenated datums, such as the content of a block of an Avro file.
+
+        Memory: all datums are Python objects at the same time.
+
+        Args:
+            data: The Avro-encoded events. They must be valid for the schema.
+            count: Number of events, at least 1.
+
+        Returns:
+            A table with the schema `schema` and one row for each datum, in the same order.
+
+        Raises:
+            ValueError: A value does not fit its type, such as a decimal with more digits than its
+                precision.
+        """
         encoded = io.BytesIO(b"".join((encode_long(count), data, _END_OF_ARRAY)))
         rows = fastavro.schemaless_reader(encoded, self._datums, None)
-        return pa.RecordBatch.from_struct_array(pa.array(rows, self._decoded))
+        decoded = pa.RecordBatch.from_struct_array(pa.array(rows, self._decoded))
+        return pa.Table.from_batches([decoded]).cast(self.schema)
 
 
 def find_difference(found: pa.Table, expected: pa.Table) -> int | None:
@@ -169,7 +189,7 @@ def _as_stored(avro_type: Any) -> Any:
     return kept
 
 
-def _read_decimal(data: bytes, writer_schema: Any = None, reader_schema: Any = None) -> Any:
+def _read_decimal(data: bytes, writer_schema: Any = None, _: Any = None) -> Any:
     unscaled = int.from_bytes(data, "big", signed=True)
     if abs(unscaled) >= 10 ** writer_schema["precision"]:
         raise ValueError(

@@ -11,7 +11,7 @@ import dataclasses
 import json
 import uuid
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from typing import Final
 
@@ -20,7 +20,9 @@ import numpy as np
 from hourmark.avro.framing import event_schema
 from hourmark_etl.arrow import Int64s, UInt8s, UInt64s, datum_hashes
 from hourmark_etl.buckets.avro_container import ContainerReader, ContainerWriter, DigestingReader
+from hourmark_etl.buckets.parquet_rows import DatumConverter
 from hourmark_etl.closing.units import totals_by_hour
+from hourmark_etl.closing.write.parquet_files import ParquetFiles, WrittenParquet
 from hourmark_etl.ledger.closed import IdIndexSegment
 from hourmark_etl.model import EventTotals
 from hourmark_etl.storage import Storage
@@ -49,8 +51,9 @@ class WrittenFile:
         index: Positions of the events' ids in an id index file, which is used to find late
             duplicates.
         index_digest: Digest of the id index file in hex.
-        read_back_error: Difference that was found when the file was read back, as human-readable
-            text; empty if there is none.
+        read_back_error: Difference that was found when the file or one of its Parquet files was
+            read back, as human-readable text; empty if there is none.
+        parquet: Parquet files with the same rows, in the same order; empty if none were requested.
     """
 
     event_type: str
@@ -66,6 +69,7 @@ class WrittenFile:
     index: tuple[IdIndexSegment, ...] = ()
     index_digest: str = ""  # of the file that `index` names
     read_back_error: str = ""
+    parquet: tuple[WrittenParquet, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -161,6 +165,7 @@ class ContainerSet(ExitStack):
         folder: Path of the folder for the files.
         schemas: Avro schemas as JSON, by schema id.
         target_bytes: Size in bytes at which a file is finished and a new one is created.
+        parquet_types: Event types whose rows are also written as Parquet files.
         step_bytes: Bytes of encoded events that are written between two checks of the file size.
     """
 
@@ -170,9 +175,11 @@ class ContainerSet(ExitStack):
         folder: str,
         schemas: Mapping[int, str],
         target_bytes: int,
+        parquet_types: Collection[str] = frozenset(),
         step_bytes: int = STEP_BYTES,
     ) -> None:
         super().__init__()
+        self._parquet_types = parquet_types
         self._step_bytes = step_bytes
         self._storage, self._folder, self._schemas, self._target_bytes = (
             storage,
@@ -203,12 +210,27 @@ class ContainerSet(ExitStack):
                 path = f"{self._folder}/{uuid.uuid4().hex}.avro"
                 file = self.enter_context(ExitStack())
                 self._open[key] = _OpenContainer(
-                    self._storage, path, file, self._schemas[run.schema_id], key
+                    self._storage,
+                    path,
+                    file,
+                    self._schemas[run.schema_id],
+                    key,
+                    self._parquet_files(run, file),
                 )
             self._open[key].write(run.part(start, until))
             if self._open[key].size >= self._target_bytes:
                 self._finished.append(self._open.pop(key).finish())
             start = until
+
+    def _parquet_files(self, run: DatumRun, opened: ExitStack) -> ParquetFiles | None:
+        # None also for a schema that Parquet cannot express, such as that of an older version.
+        if run.event_type not in self._parquet_types:
+            return None
+        try:
+            converter = DatumConverter(json.loads(self._schemas[run.schema_id]))
+        except ValueError:
+            return None
+        return ParquetFiles(self._storage, self._folder, converter, opened)
 
     def finish(self) -> list[WrittenFile]:
         """Finish all open files and verify them by reading them back from storage.
@@ -224,9 +246,16 @@ class ContainerSet(ExitStack):
 
 class _OpenContainer:
     def __init__(
-        self, storage: Storage, path: str, file: ExitStack, schema_json: str, of: _Key
+        self,
+        storage: Storage,
+        path: str,
+        file: ExitStack,
+        schema_json: str,
+        of: _Key,
+        parquet: ParquetFiles | None,
     ) -> None:
         self._storage, self._path, self._file, self._of = storage, path, file, of
+        self._parquet = parquet
         self._writer = ContainerWriter(
             file.enter_context(storage.create(path, unpublished=True)), schema_json
         )
@@ -246,6 +275,8 @@ class _OpenContainer:
         for hour, rows in totals_by_hour(run.hours, run.digests, hashes).items():
             self._hours[hour] += rows
         self._add_index(run.index_path, run.index_row, len(run.ids))
+        if self._parquet is not None:
+            self._parquet.write(run.data, run.offsets, run.hours)
 
     def _add_index(self, path: str, first_row: int, rows: int) -> None:
         if self._index and (
@@ -258,6 +289,7 @@ class _OpenContainer:
 
     def finish(self) -> WrittenFile:
         stats = self._writer.close()
+        parquet = () if self._parquet is None else self._parquet.finish()
         self._file.close()
         event_type, hour_s, late, schema_id = self._of
         written = WrittenFile(
@@ -272,10 +304,19 @@ class _OpenContainer:
             id_sum=self._id_sum % (1 << 64),
             hours=self._hours,
             index=tuple(self._index),
+            parquet=parquet,
         )
-        return dataclasses.replace(
-            written, read_back_error=verify_written_file(self._storage, written)
-        )
+        errors = [
+            verify_written_file(self._storage, written),
+            *(of.read_back_error for of in parquet),
+        ]
+        if self._parquet is not None and self._parquet.error:
+            errors.append(
+                f"events of {event_type} with schema id {schema_id} cannot be written as Parquet: "
+                f'{self._parquet.error}; set format = "avro" for the type, and run `hourmark types '
+                "apply`"
+            )
+        return dataclasses.replace(written, read_back_error="; ".join(filter(None, errors)))
 
 
 def verify_written_file(storage: Storage, written: WrittenFile) -> str:
