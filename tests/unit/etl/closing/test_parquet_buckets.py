@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.support.bucket_world import FIRST, World, an_id, datum, frontier, hour_at, some_ids
+from tools.verify_bucket import verify
 
 from hourmark.errors import Finding
 from hourmark.records.manifest import MARKER, PARQUET_FOLDER, Manifest
@@ -208,3 +209,12 @@ def test_files_of_several_row_groups_are_sorted_and_contain_each_event_once(
     assert max(file.num_row_groups for file in files) > 1
     found = [i for file in files for i in file.read().column("event_id").to_pylist()]
     assert found == sorted(ids)
+
+
+def test_the_tool_for_copies_checks_parquet_files(world: World) -> None:
+    manifest = close_mixed_bucket(world)
+    before = verify(world.root / "click").findings
+    assert not any(PARQUET_FOLDER in str(found) for found in before)
+    (world.root / FOLDER / manifest.parquet[0].name).write_bytes(b"")
+    found = [of for of in verify(world.root / "click").findings if of not in before]
+    assert [where for where, _ in found] == [f"{HOUR} {manifest.parquet[0].name}"] * 2
