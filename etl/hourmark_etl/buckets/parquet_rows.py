@@ -21,6 +21,7 @@ from fastavro.read import LOGICAL_READERS
 from hourmark.avro.framing import Schema, encode_long
 from hourmark.avro.parquet_columns import ColumnKind, ParquetColumn, parquet_columns
 from hourmark_etl.arrow import Int64s
+from hourmark_etl.buckets.datum_columns import ColumnDecoder, NotColumnar
 
 CONVERTED_BYTES: Final = 1 << 20  # of datums that are Python objects at the same time
 FIELD_ID: Final = b"PARQUET:field_id"
@@ -67,6 +68,7 @@ class DatumConverter:
         columns = parquet_columns(schema)
         self.schema = pa.schema([_field(column, _IN_MICROSECONDS) for column in columns])
         self._decoded = pa.struct([_field(column, _ARROW) for column in columns])
+        self._decoder = ColumnDecoder(schema, pa.schema(self._decoded))
         self._datums = fastavro.parse_schema({"type": "array", "items": _as_stored(schema)})
 
     def convert(self, data: memoryview, offsets: Int64s) -> pa.Table:
@@ -84,6 +86,10 @@ class DatumConverter:
             ValueError: A value does not fit its type, such as a decimal with more digits than its
                 precision.
         """
+        try:
+            return self._decoder.decode(data, offsets).cast(self.schema)
+        except NotColumnar:
+            pass
         return pa.concat_tables(
             [
                 self.schema.empty_table(),

@@ -19,8 +19,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hourmark.avro.framing import event_schema
+from hourmark.avro.framing import encode_long, event_schema
 from hourmark_etl.buckets import parquet_rows
+from hourmark_etl.buckets.datum_columns import ITEMS_MAX, ColumnDecoder, NotColumnar
 from hourmark_etl.buckets.parquet_rows import FIELD_ID, DatumConverter, find_difference
 
 ENVELOPE = {
@@ -168,17 +169,23 @@ def comparable(value: Any) -> Any:
     return value
 
 
+def not_columnar(*_: object) -> None:
+    raise NotColumnar
+
+
 @pytest.mark.slow
 @settings(deadline=None, max_examples=60)
-@given(schemas_and_events(), st.sampled_from([1, 100, 1 << 20]))
+@given(schemas_and_events(), st.sampled_from([1, 100, 1 << 20]), st.booleans())
 def test_rows_are_the_events_that_fastavro_reads(
-    drawn: tuple[dict[str, Any], list[dict[str, Any]]], part_bytes: int
+    drawn: tuple[dict[str, Any], list[dict[str, Any]]], part_bytes: int, one_by_one: bool
 ) -> None:
     schema, events = drawn
     data, offsets = encode(schema, events)
     parsed = fastavro.parse_schema(schema)
     with decimal.localcontext(prec=60), pytest.MonkeyPatch.context() as patch:
         patch.setattr(parquet_rows, "CONVERTED_BYTES", part_bytes)
+        if one_by_one:
+            patch.setattr(ColumnDecoder, "decode", not_columnar)
         table = DatumConverter(schema).convert(data, offsets)
         file = io.BytesIO(data)
         expected = [fastavro.schemaless_reader(file, parsed, None) for _ in events]
@@ -246,3 +253,72 @@ def test_times_are_not_limited_by_the_time_zone_of_the_machine() -> None:
     )
     (row,) = DatumConverter(schema).convert(*encode(schema, [ENVELOPE | {"at": -1}])).to_pylist()
     assert row["at"] == dt.datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=dt.UTC)
+
+
+ARRAY = event_schema("click", [{"name": "a", "type": {"type": "array", "items": "long"}}])
+MAP = event_schema("click", [{"name": "a", "type": {"type": "map", "values": "long"}}])
+
+
+def with_tail(*tails: bytes) -> tuple[memoryview, Any]:
+    """Events whose last field is encoded as given."""
+    start = bytes(encode(event_schema("click", []), [ENVELOPE])[0])
+    events = [start + tail for tail in tails]
+    return memoryview(b"".join(events)), np.cumsum([0, *map(len, events)])
+
+
+def longs(*values: int) -> bytes:
+    return b"".join(map(encode_long, values))
+
+
+def test_arrays_may_have_several_blocks_with_and_without_a_size() -> None:
+    data, offsets = with_tail(
+        longs(2, 5, 6, -1, 1, 7, 0), longs(0), longs(-3, 3, 1, 2, 3, 1, 4, 0), longs(1, -9, 0)
+    )
+    rows = DatumConverter(ARRAY).convert(data, offsets).to_pylist()
+    assert [row["a"] for row in rows] == [[5, 6, 7], [], [1, 2, 3, 4], [-9]]
+
+
+@pytest.mark.parametrize("count", [ITEMS_MAX, ITEMS_MAX + 1])
+def test_a_long_array_is_read_as_well(count: int) -> None:
+    converted = DatumConverter(ARRAY).convert(
+        *encode(ARRAY, [ENVELOPE | {"a": [*range(count)]}, ENVELOPE | {"a": []}])
+    )
+    assert converted.column("a").to_pylist() == [[*range(count)], []]
+
+
+def test_a_map_with_a_key_twice_has_the_last_value_as_for_fastavro() -> None:
+    data, offsets = with_tail(longs(2, 1) + b"k" + longs(5, 1) + b"k" + longs(6, 0))
+    assert DatumConverter(MAP).convert(data, offsets).column("a").to_pylist() == [[("k", 6)]]
+
+
+@pytest.mark.parametrize(
+    "tails",
+    [
+        (longs(0), longs(1, 5, 0) + b"x"),
+        (longs(0), longs(1, 5)),
+        (longs(2, 1), longs(1, 5, 0)),
+        (b"\xff" * 10 + b"\x01",),
+    ],
+)
+def test_an_event_that_is_not_valid_is_an_error(tails: tuple[bytes, ...]) -> None:
+    with pytest.raises((ValueError, IndexError)):
+        DatumConverter(ARRAY).convert(*with_tail(*tails))
+
+
+def test_optional_records_of_all_kinds_may_be_null() -> None:
+    kinds: list[Any] = [case[0] for case in LEAVES]
+    kinds += [
+        {"type": "array", "items": "string"},
+        {"type": "map", "values": "string"},
+        {"type": "fixed", "name": "F", "size": 2},
+        {"type": "record", "name": "I", "fields": [{"name": "x", "type": "string"}]},
+        {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 2},
+        ["null", {"type": "enum", "name": "E", "symbols": ["A"]}],
+    ]
+    fields = [{"name": f"f{n}", "type": kind} for n, kind in enumerate(kinds)]
+    record = {"type": "record", "name": "R", "fields": fields}
+    schema = event_schema("click", [{"name": "a", "type": ["null", record]}])
+    data, offsets = encode(schema, [ENVELOPE | {"a": None}] * 3)
+    table = DatumConverter(schema).convert(data, offsets)
+    table.validate(full=True)
+    assert table.column("a").to_pylist() == [None] * 3
