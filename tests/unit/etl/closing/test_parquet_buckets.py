@@ -5,20 +5,23 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import io
+import itertools
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.support.bucket_world import FIRST, World, an_id, datum, frontier, hour_at, some_ids
+from tests.support.memory_storage import MemoryStorage
 from tools.verify_bucket import verify
 
 from hourmark.errors import Finding
 from hourmark.records.manifest import MARKER, PARQUET_FOLDER, Manifest
 from hourmark_etl.buckets.parquet_rows import DatumConverter
+from hourmark_etl.buckets.reader import read_manifest
 from hourmark_etl.buckets.verify import BucketFault, verify_bucket
 from hourmark_etl.closing.attempts import prepare_bucket
 from hourmark_etl.closing.write import parquet_files, writing
@@ -218,3 +221,57 @@ def test_the_tool_for_copies_checks_parquet_files(world: World) -> None:
     (world.root / FOLDER / manifest.parquet[0].name).write_bytes(b"")
     found = [of for of in verify(world.root / "click").findings if of not in before]
     assert [where for where, _ in found] == [f"{HOUR} {manifest.parquet[0].name}"] * 2
+
+
+class Killed(BaseException):
+    pass
+
+
+class KillingStorage(MemoryStorage):
+    """Ends the process before or after one of its operations."""
+
+    left = 1 << 30  # operations until then
+    after = False  # the operation
+
+    def _killed(self, operation: Callable[[], Any]) -> Any:
+        self.left -= 1
+        if self.left == 0 and not self.after:
+            raise Killed
+        result = operation()
+        if self.left == 0:
+            raise Killed
+        return result
+
+    def write_new(self, path: str, content: bytes, *, unpublished: bool = False) -> None:
+        self._killed(lambda: MemoryStorage.write_new(self, path, content))
+
+    def rename_new(self, source: str, target: str, *, unpublished: bool = False) -> None:
+        self._killed(lambda: MemoryStorage.rename_new(self, source, target))
+
+    def open(self, path: str, *, size: int | None = None) -> BinaryIO:
+        opened: BinaryIO = self._killed(lambda: MemoryStorage.open(self, path))
+        return opened
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after", [False, True])
+def test_a_crash_at_any_step_leaves_a_bucket_with_both_formats_or_none(
+    tmp_path: Path, after: bool
+) -> None:
+    for step in itertools.count(1):
+        storage = KillingStorage()
+        world = World(tmp_path / str(step), storage, bucket_format="avro+parquet")
+        groups = world.stage([*some_ids(9, HOUR), *some_ids(2, hour_at(1))])
+        storage.left, storage.after = step, after
+        try:
+            world.close(HOUR, groups)
+            break
+        except Killed:
+            storage.left = 1 << 30
+        if storage.exists(FOLDER):
+            listed = read_manifest(storage, "click", HOUR)
+            assert {f.rows_of for f in listed.parquet} == {f.name for f in listed.files}
+        manifest = world.close(HOUR, groups)
+        kinds = {found.kind for found in verify_bucket(storage, "click", HOUR).findings}
+        assert manifest.parquet and kinds <= {BucketFault.SCHEMA}, "a test has no fingerprints"
+    assert step > 10
