@@ -275,3 +275,14 @@ def test_a_crash_at_any_step_leaves_a_bucket_with_both_formats_or_none(
         kinds = {found.kind for found in verify_bucket(storage, "click", HOUR).findings}
         assert manifest.parquet and kinds <= {BucketFault.SCHEMA}, "a test has no fingerprints"
     assert step > 10
+
+
+def test_a_schema_that_parquet_cannot_express_is_written_as_avro_only(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: object, schema: object) -> None:
+        raise ValueError("field a: Parquet has no type for the union of string, long")
+
+    monkeypatch.setattr(DatumConverter, "__init__", refuse)
+    manifest = close_mixed_bucket(world)
+    assert (manifest.events, manifest.parquet) == (35, [])
