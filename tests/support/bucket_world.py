@@ -11,6 +11,7 @@ import random
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import fastavro
 from tests.support.records import TOPIC, kafka_table, seal, stage_plan
@@ -86,7 +87,7 @@ def datum(event_id: bytes, schema_id: int = 1, size: int = 0) -> bytes:
 class World:
     """One root and one ledger; hours of type `click` are closed as asked for, in turn."""
 
-    def __init__(self, folder: Path, storage: Storage | None = None, **etl: int) -> None:
+    def __init__(self, folder: Path, storage: Storage | None = None, **etl: Any) -> None:
         self.root = folder / "root"  # where no other storage is given
         self.storage: Storage = storage or LocalDisk(self.root)
         url = f"file://{self.root}"

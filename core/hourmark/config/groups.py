@@ -660,6 +660,9 @@ class TailerSettings(FrozenModel):
     """Sources that the tailer reads. Each of them is a table `[[tailer.sources]]`, see below."""
 
 
+BucketFormat = Literal["avro", "avro+parquet"]
+
+
 class StorageSettings(FrozenModel):
     """Settings of the storage (HDFS or a local folder) for the buckets of events.
 
@@ -734,6 +737,11 @@ class EtlSettings(FrozenModel):
     `zstandard` are smaller, but polars, DuckDB and BigQuery cannot read them, and version 0.3.0
     reads no other codec. If absent, the driver continues with the codec of the newest bucket that
     has files. If there is no such bucket, it uses `deflate`.
+    """
+    bucket_format: BucketFormat = "avro"
+    """Format of the buckets of event types that do not declare a `format`. With "avro+parquet", a
+    bucket also contains its events as Parquet files, in the subfolder `_parquet`. A type that
+    Parquet cannot express is written as Avro only.
     """
     target_file_bytes: int = Field(256 << 20, ge=1 << 20)
     """Target size of the files of a bucket."""

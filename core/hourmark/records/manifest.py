@@ -18,6 +18,7 @@ from pydantic import Field, ValidationError
 from hourmark.config.groups import AvroCodec, FrozenModel, Positive
 
 MARKER: Final = "_SUCCESS"
+PARQUET_FOLDER: Final = "_parquet"  # readers of a folder skip names that begin with _
 FORMAT: Final = 1
 _OWN_DIGEST: Final = re.compile(rb'"software": ?"[^"\\]* blake2b=([0-9a-f]{32})"')
 _SOFTWARE_CHARS_MAX: Final = (
@@ -61,6 +62,27 @@ class BucketFile(FrozenModel):
     schema_id: int
     schema_fingerprint: str
     origin_hour: str | None = None
+
+
+class ParquetFile(FrozenModel):
+    """A Parquet file of a closed bucket. Its events are also in an Avro file of the bucket.
+
+    Attributes:
+        name: Path within the bucket's folder, such as `_parquet/part-00000.parquet`.
+        rows_of: Name of the Avro file that contains the same events. The Parquet files of one Avro
+            file contain its events in the same order.
+        records: Number of records.
+        bytes: Size of the file.
+        blake2b: BLAKE2b digest of the file (16 bytes) in hex.
+        origin_hour: Hour that contains the times of all events in the file.
+    """
+
+    name: str
+    rows_of: str
+    records: Positive
+    bytes: Positive
+    blake2b: str
+    origin_hour: str
 
 
 class PreviousMarker(FrozenModel):
@@ -205,6 +227,7 @@ _LATER: Final = (
     "left_out",
     "lacks",
     "codec",
+    "parquet",
 )
 
 
@@ -246,6 +269,8 @@ class Manifest(FrozenModel):
             of unknown size.
         unrepeatable: Sources that receive data from senders that cannot resend it. For these
             sources, the grade covers only data that reached a host's disk.
+        parquet: Parquet files with the same events as `files`. Absent if there are none, and before
+            0.4.0.
         id_sum: Sum of the last 8 bytes of all ids, modulo 2^64, in hex.
         offsets: The end offset of the bucket in each partition.
         ledger: UUID of the ledger (the database of the ETL).
@@ -278,6 +303,7 @@ class Manifest(FrozenModel):
     lost: dict[str, int] = Field({})
     unknown: dict[str, int] = Field({})
     unrepeatable: list[str] = Field([])
+    parquet: list[ParquetFile] = Field([])
     id_sum: str
     offsets: list[BucketOffset]
     ledger: str

@@ -62,6 +62,7 @@ VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(
                 "left_out",
                 "lacks",
                 "codec",
+                "parquet",
             ),
             no_range_fields=("record_start", "fields", "format", "ending"),
             no_settings=frozenset(
@@ -107,6 +108,7 @@ VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(
                     "kafka.further_edges.*",
                     "etl.avro_codec",
                     "types.first_hour",
+                    "etl.bucket_format",
                 )
             ),
             references=False,
@@ -125,6 +127,7 @@ VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(
                 "left_out",
                 "lacks",
                 "codec",
+                "parquet",
             ),
             no_range_fields=("ending",),
             no_settings=frozenset(
@@ -132,6 +135,7 @@ VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(
                     "service.create_missing_topics",
                     "service.range_ahead_seconds",
                     "etl.avro_codec",
+                    "etl.bucket_format",
                 )
             ),
             references=True,

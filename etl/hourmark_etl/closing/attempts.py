@@ -16,8 +16,8 @@ from typing import NamedTuple
 from hourmark.errors import Finding
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import MARKER, Manifest
-from hourmark_etl.buckets.reader import find_manifest
-from hourmark_etl.closing.bucket_manifest import name_files
+from hourmark_etl.buckets.reader import find_manifest, list_bucket_files
+from hourmark_etl.closing.bucket_manifest import name_files, name_parquet_files
 from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.model import Frontier
 from hourmark_etl.storage import AlreadyExists, Storage, StorageError
@@ -78,8 +78,11 @@ def prepare_bucket(
     storage.write_new(f"{folder}/{MARKER}", marker, unpublished=True)  # this creates the folder
     for name, file in name_files(written_hour.files):
         storage.rename_new(file.path, f"{folder}/{name}", unpublished=True)
-    found = {entry.name: entry.size for entry in storage.list(folder)}
+    for name, _, parquet in name_parquet_files(written_hour.files):
+        storage.rename_new(parquet.path, f"{folder}/{name}", unpublished=True)
+    found = list_bucket_files(storage, folder)
     wanted = {f.name: f.bytes for f in manifest.files} | {MARKER: len(marker)}
+    wanted |= {f.name: f.bytes for f in manifest.parquet}
     if found != wanted:
         raise Finding(
             f"{storage.url(folder)} contains {found}, but the manifest lists {wanted}; the "

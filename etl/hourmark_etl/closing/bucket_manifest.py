@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import (
+    PARQUET_FOLDER,
     BucketEvidence,
     BucketFile,
     BucketOffset,
@@ -18,10 +19,12 @@ from hourmark.records.manifest import (
     HourTotals,
     Manifest,
     MissingRanges,
+    ParquetFile,
     PreviousMarker,
     SetAsideRecords,
 )
 from hourmark_etl.closing.write.containers import WrittenFile, WrittenHour
+from hourmark_etl.closing.write.parquet_files import WrittenParquet
 from hourmark_etl.model import ExcludedRecords, Frontier, OriginHourTotals, Seal, StagedGroup
 
 _SET_ASIDE_MAX: Final = 50  # entries of `Manifest.set_aside_records`
@@ -108,6 +111,17 @@ def build_manifest(
         lost=dict(seal.lost),
         unknown=dict(seal.unknown),
         unrepeatable=list(seal.unrepeatable),
+        parquet=[
+            ParquetFile(
+                name=name,
+                rows_of=rows_of,
+                records=w.records,
+                bytes=w.bytes,
+                blake2b=w.blake2b,
+                origin_hour=str(Hour(w.hour_s, hour.length_s)),
+            )
+            for name, rows_of, w in name_parquet_files(written_hour.files)
+        ],
         id_sum=f"{sum(w.id_sum for _, w in files) % (1 << 64):016x}",
         offsets=[
             BucketOffset(
@@ -205,3 +219,23 @@ def name_files(written: Sequence[WrittenFile]) -> list[tuple[str, WrittenFile]]:
         for w in sorted(written, key=lambda w: (w.late, w.schema_id, w.path))
     ]
     return [(f"{kind}-{next(numbers[kind]):05d}.avro", w) for kind, w in files]
+
+
+def name_parquet_files(written: Sequence[WrittenFile]) -> list[tuple[str, str, WrittenParquet]]:
+    """Choose the paths of a bucket's Parquet files within its folder.
+
+    Args:
+        written: The Avro files of the bucket, in any order.
+
+    Returns:
+        A path such as `_parquet/part-00000.parquet`, the name of the Avro file with the same rows,
+        and the Parquet file; empty if the bucket has no Parquet files. The Parquet files of an Avro
+        file are in the order of its rows.
+    """
+    numbers = {"part": itertools.count(), "late": itertools.count()}
+    return [
+        (f"{PARQUET_FOLDER}/{kind}-{next(numbers[kind]):05d}.parquet", name, parquet)
+        for name, w in name_files(written)
+        for kind in ("late" if w.late else "part",)
+        for parquet in w.parquet
+    ]

@@ -26,7 +26,7 @@ from hourmark_verify.judge.buckets import (
     read_tree,
 )
 from hourmark_verify.judge.expectations import Expectations
-from hourmark_verify.judge.marker import MarkerFile
+from hourmark_verify.judge.marker import MarkerFile, MarkerParquetFile
 from hourmark_verify.judge.marker_checks import (
     BucketTotals,
     find_balance_faults,
@@ -152,6 +152,8 @@ class _Verification:
         contents = BucketTotals()
         for file in marker.files:
             self._check_file(bucket, file, contents)
+        for parquet in marker.parquet:
+            self._check_parquet_file(bucket, parquet)
         grades = [
             *self.expectations.grades,
             *(["forced"] if bucket.hour in self.expectations.forced.get(bucket.type, ()) else []),
@@ -193,6 +195,20 @@ class _Verification:
             self._add_marker_finding(
                 path, f"holds {records} events, but the marker records {file.records}"
             )
+        return None
+
+    def _check_parquet_file(self, bucket: StoredBucket, file: MarkerParquetFile) -> None:
+        path = f"{bucket.path}/{file.name}"
+        try:
+            opened = self.hdfs.open(f"{self._root}/{path}")
+        except httpx.HTTPStatusError as error:
+            return self._add_marker_finding(
+                path,
+                f"listed in the marker, but cannot be opened (HTTP {error.response.status_code})",
+            )
+        with opened.content:
+            if (opened.size, opened.blake2b) != (file.bytes, file.blake2b):
+                self._add_marker_finding(path, "size or digest differ from those in the marker")
         return None
 
     def _count_event(

@@ -11,7 +11,7 @@ import dataclasses
 import json
 import uuid
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from typing import Final
 
@@ -21,7 +21,9 @@ from hourmark.avro.framing import event_schema
 from hourmark.config.groups import AvroCodec
 from hourmark_etl.arrow import Int64s, UInt8s, UInt64s, datum_hashes
 from hourmark_etl.buckets.avro_container import ContainerReader, ContainerWriter, DigestingReader
+from hourmark_etl.buckets.parquet_rows import DatumConverter
 from hourmark_etl.closing.units import totals_by_hour
+from hourmark_etl.closing.write.parquet_files import ParquetFiles, WrittenParquet
 from hourmark_etl.ledger.closed import IdIndexSegment
 from hourmark_etl.model import EventTotals
 from hourmark_etl.storage import Storage
@@ -51,8 +53,9 @@ class WrittenFile:
         index: Positions of the events' ids in an id index file, which is used to find late
             duplicates.
         index_digest: Digest of the id index file in hex.
-        read_back_error: Difference that was found when the file was read back, as human-readable
-            text; empty if there is none.
+        read_back_error: Difference that was found when the file or one of its Parquet files was
+            read back, as human-readable text; empty if there is none.
+        parquet: Parquet files with the same rows, in the same order; empty if none were requested.
     """
 
     event_type: str
@@ -69,6 +72,7 @@ class WrittenFile:
     index: tuple[IdIndexSegment, ...] = ()
     index_digest: str = ""  # of the file that `index` names
     read_back_error: str = ""
+    parquet: tuple[WrittenParquet, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -165,6 +169,7 @@ class ContainerSet(ExitStack):
         schemas: Avro schemas as JSON, by schema id.
         target_bytes: Size in bytes at which a file is finished and a new one is created.
         codec: Codec of the files.
+        parquet_types: Event types whose rows are also written as Parquet files.
         step_bytes: Bytes of encoded events that are written between two checks of the file size.
     """
 
@@ -175,9 +180,11 @@ class ContainerSet(ExitStack):
         schemas: Mapping[int, str],
         target_bytes: int,
         codec: AvroCodec,
+        parquet_types: Collection[str] = frozenset(),
         step_bytes: int = STEP_BYTES,
     ) -> None:
         super().__init__()
+        self._parquet_types = parquet_types
         self._step_bytes, self._codec = step_bytes, codec
         self._storage, self._folder, self._schemas, self._target_bytes = (
             storage,
@@ -208,12 +215,28 @@ class ContainerSet(ExitStack):
                 path = f"{self._folder}/{uuid.uuid4().hex}.avro"
                 file = self.enter_context(ExitStack())
                 self._open[key] = _OpenContainer(
-                    self._storage, path, file, self._schemas[run.schema_id], self._codec, key
+                    self._storage,
+                    path,
+                    file,
+                    self._schemas[run.schema_id],
+                    self._codec,
+                    key,
+                    self._parquet_files(run, file),
                 )
             self._open[key].write(run.part(start, until))
             if self._open[key].size >= self._target_bytes:
                 self._finished.append(self._open.pop(key).finish())
             start = until
+
+    def _parquet_files(self, run: DatumRun, opened: ExitStack) -> ParquetFiles | None:
+        # None also for a schema that Parquet cannot express, such as that of an older version.
+        if run.event_type not in self._parquet_types:
+            return None
+        try:
+            converter = DatumConverter(json.loads(self._schemas[run.schema_id]))
+        except ValueError:
+            return None
+        return ParquetFiles(self._storage, self._folder, converter, opened)
 
     def finish(self) -> list[WrittenFile]:
         """Finish all open files and verify them by reading them back from storage.
@@ -236,9 +259,10 @@ class _OpenContainer:
         schema_json: str,
         codec: AvroCodec,
         of: _Key,
+        parquet: ParquetFiles | None,
     ) -> None:
         self._storage, self._path, self._file, self._of = storage, path, file, of
-        self._codec = codec
+        self._codec, self._parquet = codec, parquet
         self._writer = ContainerWriter(
             file.enter_context(storage.create(path, unpublished=True)), schema_json, codec=codec
         )
@@ -258,6 +282,8 @@ class _OpenContainer:
         for hour, rows in totals_by_hour(run.hours, run.digests, hashes).items():
             self._hours[hour] += rows
         self._add_index(run.index_path, run.index_row, len(run.ids))
+        if self._parquet is not None:
+            self._parquet.write(run.data, run.offsets, run.hours)
 
     def _add_index(self, path: str, first_row: int, rows: int) -> None:
         if self._index and (
@@ -270,6 +296,7 @@ class _OpenContainer:
 
     def finish(self) -> WrittenFile:
         stats = self._writer.close()
+        parquet = () if self._parquet is None else self._parquet.finish()
         self._file.close()
         event_type, hour_s, late, schema_id = self._of
         written = WrittenFile(
@@ -285,10 +312,19 @@ class _OpenContainer:
             hours=self._hours,
             codec=self._codec,
             index=tuple(self._index),
+            parquet=parquet,
         )
-        return dataclasses.replace(
-            written, read_back_error=verify_written_file(self._storage, written)
-        )
+        errors = [
+            verify_written_file(self._storage, written),
+            *(of.read_back_error for of in parquet),
+        ]
+        if self._parquet is not None and self._parquet.error:
+            errors.append(
+                f"events of {event_type} with schema id {schema_id} cannot be written as Parquet: "
+                f'{self._parquet.error}; set format = "avro" for the type, and run `hourmark types '
+                "apply`"
+            )
+        return dataclasses.replace(written, read_back_error="; ".join(filter(None, errors)))
 
 
 def verify_written_file(storage: Storage, written: WrittenFile) -> str:

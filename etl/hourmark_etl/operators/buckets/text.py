@@ -143,6 +143,11 @@ def _manifest_lists(manifest: Manifest) -> Iterator[tuple[str, list[str]]]:
             f"  file        {f.name}  {f.records} events  {f.bytes} bytes  schema {f.schema_id}  "
             f"{f.blake2b}"
             for f in manifest.files
+        ]
+        + [
+            f"  parquet     {f.name}  {f.records} events  {f.bytes} bytes  rows of {f.rows_of}  "
+            f"{f.blake2b}"
+            for f in manifest.parquet
         ],
     )
     yield (
