@@ -11,7 +11,9 @@ implementations pass the same test suite, tests/integration/test_storage_contrac
 | `paths`         | validation of paths                                              |
 | `local_disk`    | the backend for `file:///…`                                      |
 | `webhdfs`       | the backend for `hdfs://…`, over WebHDFS                         |
-| `webhdfs_http`  | WebHDFS requests and retries                                     |
+| `active_namenode` | the NameNode to try first                                      |
+| `namenode`      | what NameNodes report about themselves                           |
+| `webhdfs_http`  | WebHDFS requests, retries and failover                           |
 | `webhdfs_files` | streaming uploads and downloads                                  |
 """
 
@@ -66,7 +68,7 @@ def open_storage(settings: StorageSettings) -> Storage:
     """Create the storage backend for the given settings, without connecting to the storage.
 
     Args:
-        settings: The `storage` settings. `root` is a URL `file:///…` or `hdfs://host:port/path`.
+        settings: The `storage` settings. `root` is a URL `file:///…` or `hdfs://…/path`.
 
     Returns:
         A `LocalDisk` for a `file://` URL, otherwise a `WebHdfs`.
@@ -75,9 +77,9 @@ def open_storage(settings: StorageSettings) -> Storage:
         return LocalDisk(root=Path(settings.root.removeprefix("file://") or "/"))
     root = urlsplit(settings.root)
     return WebHdfs(
-        namenode=f"hdfs://{root.netloc}",
+        filesystem=f"hdfs://{root.netloc}",
         root=root.path,
-        http=settings.webhdfs.rstrip("/"),
+        namenodes=settings.namenodes,
         user=settings.user or getpass.getuser(),
         replication=settings.replication,
     )

@@ -32,9 +32,9 @@ def test_settings_name_the_backend() -> None:
         )
     )
     assert found == WebHdfs(
-        namenode="hdfs://namenode:8020",
+        filesystem="hdfs://namenode:8020",
         root="/hourmark",
-        http="http://namenode:9870",
+        namenodes=("http://namenode:9870",),
         user="me",
         replication=3,
     )
