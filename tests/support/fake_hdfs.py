@@ -7,6 +7,7 @@ The contract of storage is proved on real HDFS; here is what no real server can 
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,8 +23,11 @@ class FakeHdfs(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
+        self.scheme = "http" if tls is None else "https"
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_side=True)
         self.names: dict[str, bytes | None] = {"/root": None}
         self.ids: dict[str, int] = {}  # of files and folders: it goes along with a rename
         self.lives = True  # the DataNode
@@ -52,13 +56,13 @@ class FakeHdfs(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
+        return f"{self.scheme}://127.0.0.1:{self.server_address[1]}"
 
 
 @contextmanager
-def serving_hdfs() -> Iterator[FakeHdfs]:
+def serving_hdfs(tls: ssl.SSLContext | None = None) -> Iterator[FakeHdfs]:
     """A server that runs until the block ends."""
-    server = FakeHdfs()
+    server = FakeHdfs(tls)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:

@@ -671,6 +671,11 @@ class StorageSettings(FrozenModel):
     several NameNodes, list the addresses of all NameNodes that can become active, separated by
     commas (http://nn1:9870,http://nn2:9870). Do not list observer NameNodes.
     """
+    ca: Path | None = None
+    """PEM file with the CA certificates that verify the certificates of NameNodes and DataNodes, for
+    https:// addresses. If absent, those of the system are used. The file must have the same path on
+    the machines of all Spark executors.
+    """
     user: str = ""
     """HDFS user. If empty, the user of the process is used."""
     replication: Positive = 3

@@ -135,7 +135,7 @@ def _http_servers(config: Config) -> Iterator[tuple[str, str, ssl.SSLContext | N
             yield (
                 "storage.webhdfs" if len(namenodes) == 1 else redact_setting(address),
                 f"{address}/webhdfs/v1/?op=GETFILESTATUS",
-                None,
+                http_request.create_tls_context("storage", config.storage.ca, None, None),
             )
     if tailer.sources:
         for url in tailer.service_urls:

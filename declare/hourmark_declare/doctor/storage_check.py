@@ -39,7 +39,8 @@ def check_storage(config: Config) -> Iterator[DoctorCheckResult]:
     """
     storage = open_storage(config.storage)
     is_hdfs = config.storage.root.startswith("hdfs://")
-    reports = [read_namenode(a, _ANSWER_S) for a in config.storage.namenodes] if is_hdfs else []
+    addresses = config.storage.namenodes if is_hdfs else ()
+    reports = [read_namenode(address, _ANSWER_S, config.storage.ca) for address in addresses]
     serving = find_serving(reports)
     bean = serving.info if serving is not None else None
     yield from _unusable_namenodes(reports, serving)

@@ -11,6 +11,7 @@ implementations pass the same test suite, tests/integration/test_storage_contrac
 | `paths`         | validation of paths                                              |
 | `local_disk`    | the backend for `file:///…`                                      |
 | `webhdfs`       | the backend for `hdfs://…`, over WebHDFS                         |
+| `tls`           | TLS contexts for connections to NameNodes and DataNodes          |
 | `active_namenode` | the NameNode to try first                                      |
 | `namenode`      | what NameNodes report about themselves                           |
 | `webhdfs_http`  | WebHDFS requests, retries and failover                           |
@@ -20,10 +21,12 @@ implementations pass the same test suite, tests/integration/test_storage_contrac
 from __future__ import annotations
 
 import getpass
+import ssl
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from hourmark.config.groups import StorageSettings
+from hourmark.process.certificates import load_ca_certificates
 from hourmark_etl.storage.errors import (
     AccessDenied,
     AlreadyExists,
@@ -31,6 +34,7 @@ from hourmark_etl.storage.errors import (
     ContentLost,
     NoSpace,
     NotFound,
+    QuotaExceeded,
     SafeMode,
     StorageError,
 )
@@ -52,6 +56,7 @@ __all__ = [
     "LocalDisk",
     "NoSpace",
     "NotFound",
+    "QuotaExceeded",
     "SafeMode",
     "Storage",
     "StorageEntry",
@@ -72,14 +77,20 @@ def open_storage(settings: StorageSettings) -> Storage:
 
     Returns:
         A `LocalDisk` for a `file://` URL, otherwise a `WebHdfs`.
+
+    Raises:
+        ConfigError: The CA certificates in `settings.ca` cannot be loaded.
     """
     if settings.root.startswith("file://"):
         return LocalDisk(root=Path(settings.root.removeprefix("file://") or "/"))
+    if settings.ca is not None:
+        load_ca_certificates(ssl.create_default_context(), "storage.ca", settings.ca)
     root = urlsplit(settings.root)
     return WebHdfs(
         filesystem=f"hdfs://{root.netloc}",
         root=root.path,
         namenodes=settings.namenodes,
+        ca=settings.ca,
         user=settings.user or getpass.getuser(),
         replication=settings.replication,
     )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 from urllib.error import HTTPError
-from urllib.request import ProxyHandler, build_opener
+from urllib.request import HTTPSHandler, ProxyHandler, build_opener
+
+from hourmark_etl.storage.tls import client_context
 
 _JMX: Final = "/jmx?qry=Hadoop:service=NameNode,name="
-# No proxy, as in WebHDFS: addresses of the cluster are internal.
-_DIRECT: Final = build_opener(ProxyHandler({}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,19 +39,20 @@ class NameNodeReport:
         return not self.failure and self.state in (None, "active")
 
 
-def read_namenode(address: str, seconds: float) -> NameNodeReport:
+def read_namenode(address: str, seconds: float, ca: Path | None = None) -> NameNodeReport:
     """Return what a NameNode reports about itself.
 
     Args:
         address: HTTP address of the NameNode (setting `storage.webhdfs`).
         seconds: Timeout of each of two requests, in seconds.
+        ca: PEM file with the CA certificates for an https:// address; None for those of the system.
 
     Returns:
         The report. If the server does not respond in time, its `failure` is the reason.
     """
     try:
-        state = _read_bean(address, "NameNodeStatus", seconds)
-        info = _read_bean(address, "NameNodeInfo", seconds)
+        state = _read_bean(address, "NameNodeStatus", seconds, ca)
+        info = _read_bean(address, "NameNodeInfo", seconds, ca)
     except OSError as error:
         return NameNodeReport(address=address, failure=str(getattr(error, "reason", error)))
     return NameNodeReport(address=address, state=(state or {}).get("State"), info=info)
@@ -70,9 +72,12 @@ def find_serving(reports: Iterable[NameNodeReport]) -> NameNodeReport | None:
     return min(serving, key=lambda report: report.state is None, default=None)
 
 
-def _read_bean(address: str, name: str, seconds: float) -> dict[str, Any] | None:
+def _read_bean(address: str, name: str, seconds: float, ca: Path | None) -> dict[str, Any] | None:
+    # No proxy, as in WebHDFS: addresses of the cluster are internal.
+    context = client_context(ca) if address.startswith("https:") else None
+    opener = build_opener(ProxyHandler({}), HTTPSHandler(context=context))
     try:
-        with _DIRECT.open(f"{address}{_JMX}{name}", timeout=seconds) as answer:
+        with opener.open(f"{address}{_JMX}{name}", timeout=seconds) as answer:
             (bean,) = json.load(answer)["beans"]
             return dict(bean)
     except (HTTPError, ValueError, KeyError, TypeError):

@@ -18,6 +18,7 @@ import posixpath
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal, cast
 
 from pydantic import BaseModel, Field
@@ -70,6 +71,7 @@ class WebHdfs(Storage):
         filesystem: `hdfs://host:port` or `hdfs://nameservice`, for URLs in messages.
         root: Absolute path of the storage root in HDFS.
         namenodes: `http://host:port` of each NameNode that can be active.
+        ca: PEM file with the CA certificates for https:// addresses; None for those of the system.
         user: HDFS user name that is sent with all requests.
         replication: Number of replicas of each new file.
         retry_pauses_s: Pause before each retry of a request without a response, in seconds.
@@ -78,6 +80,7 @@ class WebHdfs(Storage):
     filesystem: str
     root: str
     namenodes: tuple[str, ...]
+    ca: Path | None = None
     user: str
     replication: int
     retry_pauses_s: tuple[float, ...] = RETRY_PAUSES_S
@@ -238,6 +241,7 @@ class WebHdfs(Storage):
         file = f"{self.root}/{path}".rstrip("/") or "/"
         return WebHdfsTarget(
             namenodes=self.namenodes,
+            ca=self.ca,
             file=file,
             user=self.user,
             path=path,

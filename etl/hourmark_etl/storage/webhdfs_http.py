@@ -19,9 +19,11 @@ from __future__ import annotations
 import dataclasses
 import http.client
 import os
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Final, NamedTuple, TypeVar, cast
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
@@ -34,9 +36,11 @@ from hourmark_etl.storage.errors import (
     BadBlocks,
     NoSpace,
     NotFound,
+    QuotaExceeded,
     SafeMode,
     StorageError,
 )
+from hourmark_etl.storage.tls import client_context
 
 TIMEOUT_S: Final = (
     5.0,
@@ -54,9 +58,9 @@ _EXCEPTIONS: Final[Mapping[str, type[StorageError]]] = {
     "FileAlreadyExistsException": AlreadyExists,
     "AccessControlException": AccessDenied,
     "SecurityException": AccessDenied,
-    "DSQuotaExceededException": NoSpace,
-    "NSQuotaExceededException": NoSpace,
-    "QuotaByStorageTypeExceededException": NoSpace,
+    "DSQuotaExceededException": QuotaExceeded,
+    "NSQuotaExceededException": QuotaExceeded,
+    "QuotaByStorageTypeExceededException": QuotaExceeded,
     "SafeModeException": SafeMode,
     "BlockMissingException": BadBlocks,
     "ChecksumException": BadBlocks,
@@ -99,6 +103,7 @@ class WebHdfsTarget:
 
     Attributes:
         namenodes: `http://host:port` of each NameNode that can be active.
+        ca: PEM file with the CA certificates for https:// addresses; None for those of the system.
         file: Absolute path in HDFS.
         user: HDFS user name.
         path: Path relative to the storage root.
@@ -107,6 +112,7 @@ class WebHdfsTarget:
     """
 
     namenodes: tuple[str, ...]
+    ca: Path | None
     file: str
     user: str
     path: str
@@ -158,6 +164,8 @@ class WebHdfsTarget:
 
 def _no_response(server: str, what: object) -> str:
     cause = f"{type(what).__name__}: {what}" if isinstance(what, Exception) else what
+    if isinstance(what, ssl.SSLError):
+        cause = f"{cause}; storage.ca must contain the CA of this server"
     return f"no response from {server} ({cause})"[:_MESSAGE_CHARACTERS_MAX]
 
 
@@ -362,24 +370,29 @@ def read_exactly(target: WebHdfsTarget, address: SplitResult, length: int) -> by
     return answer.content
 
 
-def open_connection(address: SplitResult) -> http.client.HTTPConnection:
+def open_connection(address: SplitResult, ca: Path | None) -> http.client.HTTPConnection:
     """Open a new HTTP or HTTPS connection to the server of a URL.
 
     Args:
         address: Parsed URL; its scheme selects HTTP or HTTPS.
+        ca: PEM file with the CA certificates for HTTPS; None for those of the system.
 
     Returns:
         A connected connection, which the caller must close.
 
     Raises:
-        OSError: The server cannot be reached.
+        OSError: The server cannot be reached, or its certificate is not valid.
         http.client.HTTPException: The connection failed at the HTTP level.
         ValueError: The address has no host or an invalid port.
     """
     if not address.hostname:
         raise ValueError(f"{address.geturl()!r} contains no server name")
-    kind = http.client.HTTPSConnection if address.scheme == "https" else http.client.HTTPConnection
-    connection = kind(address.hostname, address.port, timeout=TIMEOUT_S[0])
+    host, port = address.hostname, address.port
+    connection = (
+        http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S[0], context=client_context(ca))
+        if address.scheme == "https"
+        else http.client.HTTPConnection(host, port, timeout=TIMEOUT_S[0])
+    )
     connection.connect()
     connection.sock.settimeout(TIMEOUT_S[1])
     return connection
@@ -441,7 +454,7 @@ def _exchange(
     target: WebHdfsTarget, address: SplitResult, method: str, expected: int
 ) -> WebHdfsResponse:
     try:
-        connection = _thread_connection(address)
+        connection = _thread_connection(address, target.ca)
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise target.unreachable(address.netloc, error) from error
     try:
@@ -452,15 +465,15 @@ def _exchange(
         raise target.unknown_outcome(address.netloc, error) from error
 
 
-class _Connections(dict[tuple[int, str, str], http.client.HTTPConnection]):
+class _Connections(dict[tuple[int, str, str, Path | None], http.client.HTTPConnection]):
     def __del__(self) -> None:
         for connection in self.values():
             connection.close()
 
 
-def _thread_connection(address: SplitResult) -> http.client.HTTPConnection:
+def _thread_connection(address: SplitResult, ca: Path | None) -> http.client.HTTPConnection:
     mine = _local.__dict__.setdefault("connections", _Connections())
-    server = os.getpid(), address.scheme, address.netloc
+    server = os.getpid(), address.scheme, address.netloc, ca
     if server not in mine or mine[server].sock is None:
-        mine[server] = open_connection(address)
+        mine[server] = open_connection(address, ca)
     return cast(http.client.HTTPConnection, mine[server])

@@ -43,8 +43,9 @@ def storage_server(config: Config) -> list[ServerStatus]:
     root = config.storage.root
     if root.startswith("file://"):
         return [_local_folder(config, Path(root.removeprefix("file://")))]
+    storage = config.storage
     return evaluate_namenodes(
-        [read_namenode(address, _ANSWER_S) for address in config.storage.namenodes]
+        [read_namenode(address, _ANSWER_S, storage.ca) for address in storage.namenodes]
     )
 
 
