@@ -13,18 +13,28 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+import hdfs
 import pytest
+import requests
 from tests.faults.outcome import LONG, assert_whole
 from tests.support.etl_scene import Scene, scene
 from tests.support.ha_hdfs import HaHdfs
 from tests.support.waiting import wait_for
 
 from hourmark.config.toml_text import render_toml
-from hourmark_etl.storage import AlreadyExists, Storage, StorageError, open_storage
+from hourmark_etl.storage import (
+    AccessDenied,
+    AlreadyExists,
+    QuotaExceeded,
+    Storage,
+    StorageError,
+    open_storage,
+)
 from hourmark_etl.storage.namenode import find_serving, read_namenode
 from hourmark_infra.stack import LocalStack
 
 pytestmark = LONG
+CONTENT = b"x" * 2000  # more than the quota of space
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +50,7 @@ def driver(
 ) -> Iterator[Scene]:
     """The ETL on the stack's Kafka and the name service; an hour was closed."""
     settings = tomllib.loads(stack.layout.config_file.read_text())
-    settings["storage"] = name_service.settings.model_dump()
+    settings["storage"] = name_service.settings.model_dump(mode="json")
     folder = tmp_path_factory.mktemp("driver")
     file = folder / "stack.toml"
     file.write_text(render_toml(settings))
@@ -122,9 +132,51 @@ def test_folders_are_published_once_through_failovers_and_the_death_of_a_namenod
 
 def test_the_state_of_each_namenode_is_reported(name_service: HaHdfs) -> None:
     wait_for(lambda: name_service.state("nn2") == "standby", "nn2 is back", 300, 0.5)
-    reports = [read_namenode(address, 10) for address in name_service.settings.namenodes]
+    settings = name_service.settings
+    reports = [read_namenode(address, 10, settings.ca) for address in settings.namenodes]
     assert [report.state for report in reports] == ["active", "standby"]
     assert find_serving(reversed(reports)) == reports[0]
+
+
+def test_a_stock_client_reads_from_the_active_namenode(name_service: HaHdfs) -> None:
+    settings = name_service.settings
+    open_storage(settings).write_new("shared/file", b"content")
+    session = requests.Session()
+    session.verify = str(settings.ca)
+    addresses = settings.webhdfs.replace(",", ";")
+    client = hdfs.InsecureClient(addresses, user="reader", session=session)
+    with client.read("/hourmark/shared/file") as content:
+        assert content.read() == b"content"
+
+
+def test_a_folder_of_another_user_is_not_written(name_service: HaHdfs) -> None:
+    open_storage(name_service.settings).make_folder("protected")
+    settings = name_service.settings.model_copy(update={"user": "visitor"})
+    with pytest.raises(AccessDenied) as caught:
+        open_storage(settings).make_folder("protected/folder")
+    assert all(
+        part in str(caught.value) for part in ("user=visitor", "protected/folder", "storage.user")
+    )
+
+
+@pytest.mark.parametrize(
+    ("option", "limit", "reset"),
+    [("-setQuota", "1", "-clrQuota"), ("-setSpaceQuota", "1k", "-clrSpaceQuota")],
+)
+def test_a_quota_is_an_error_until_it_is_raised(
+    name_service: HaHdfs, option: str, limit: str, reset: str
+) -> None:
+    storage = open_storage(name_service.settings)
+    folder = f"limited{option}"
+    storage.make_folder(folder)
+    name_service.dfsadmin(option, limit, f"/hourmark/{folder}")
+    for unpublished in (False, True):
+        with pytest.raises(QuotaExceeded, match=f"quota.*{folder}"):
+            storage.write_new(f"{folder}/file", CONTENT, unpublished=unpublished)
+        assert storage.list(folder) == []
+    name_service.dfsadmin(reset, f"/hourmark/{folder}")
+    storage.write_new(f"{folder}/file", CONTENT)
+    assert storage.read(f"{folder}/file") == CONTENT
 
 
 def test_the_driver_closes_an_hour_through_a_failover(driver: Scene, name_service: HaHdfs) -> None:

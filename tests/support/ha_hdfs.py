@@ -1,5 +1,5 @@
-"""A real HDFS with a name service: two NameNodes that share their edit log in a folder, and one
-DataNode.
+"""A real HDFS with a name service and HTTPS: two NameNodes that share their edit log in a folder,
+and one DataNode.
 
 There is no ZooKeeper: tests fail over themselves (`hdfs haadmin`). The edit log is in a shared
 folder, as on NFS, so that no JournalNodes are needed.
@@ -10,11 +10,23 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import ssl
 import subprocess
 import urllib.request
+import uuid
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Self, cast
 
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    load_pem_private_key,
+)
+from cryptography.hazmat.primitives.serialization.pkcs12 import (
+    PKCS12PrivateKeyTypes,
+    serialize_key_and_certificates,
+)
+from cryptography.x509 import load_pem_x509_certificate
+from tests.support.certificates import Authority
 from tests.support.ports import free_port
 from tests.support.waiting import wait_for
 
@@ -26,9 +38,11 @@ SERVICE: Final = "events"
 USER: Final = "root"
 _STARTING_S: Final = 300.0
 _PAUSE_S: Final = 0.5
+_DFSADMIN: Final = "org.apache.hadoop.hdfs.tools.DFSAdmin"
 _HAADMIN: Final = "org.apache.hadoop.hdfs.tools.DFSHAAdmin"
 _SETTINGS: Final = {
     "dfs.replication": "1",
+    "dfs.http.policy": "HTTPS_ONLY",
     "dfs.nameservices": SERVICE,
     f"dfs.ha.namenodes.{SERVICE}": "nn1,nn2",
     f"dfs.client.failover.proxy.provider.{SERVICE}": (
@@ -36,8 +50,6 @@ _SETTINGS: Final = {
     ),
     # The tests end the active NameNode, or make it a standby, before the other takes over.
     "dfs.ha.fencing.methods": "shell(/bin/true)",
-    "dfs.ha.tail-edits.period": "1s",
-    "dfs.ha.log-roll.period": "5s",
     "dfs.namenode.safemode.min.datanodes": "1",
     "dfs.namenode.safemode.extension": "0",
     "dfs.namenode.datanode.registration.ip-hostname-check": "false",
@@ -57,7 +69,8 @@ class HaHdfs:
 
     def __init__(self, programs: Programs, folder: Path) -> None:
         self._programs, self.folder = programs, folder
-        self._http = {name: f"127.0.0.1:{free_port()}" for name in ("nn1", "nn2")}
+        self._authority = Authority(folder / "tls")
+        self._https = {name: f"127.0.0.1:{free_port()}" for name in ("nn1", "nn2")}
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._write_settings()
 
@@ -68,7 +81,7 @@ class HaHdfs:
             for name in ("nn1", "nn2", "datanode"):
                 self.start(name)
             wait_for(
-                lambda: None not in map(self.state, self._http),
+                lambda: None not in map(self.state, self._https),
                 "NameNodes start",
                 _STARTING_S,
                 _PAUSE_S,
@@ -88,7 +101,8 @@ class HaHdfs:
         """For a client of both NameNodes."""
         return StorageSettings(
             root=f"hdfs://{SERVICE}/hourmark",
-            webhdfs=",".join(f"http://{address}" for address in self._http.values()),
+            webhdfs=",".join(f"https://{address}" for address in self._https.values()),
+            ca=self._authority.ca,
             user=USER,
             replication=1,
         )
@@ -122,6 +136,10 @@ class HaHdfs:
         self.retire(active)
         self.activate(standby)
 
+    def dfsadmin(self, *words: str) -> None:
+        """`hdfs dfsadmin WORDS`."""
+        self._run(_DFSADMIN, *words)
+
     def state(self, name: str) -> str | None:
         """`active` or `standby`; None while it does not respond."""
         return self._read(name, "NameNodeStatus", "State")
@@ -131,9 +149,10 @@ class HaHdfs:
         return bool(json.loads(live or "{}")) and not self._read(name, "NameNodeInfo", "Safemode")
 
     def _read(self, name: str, bean: str, attribute: str) -> str | None:
-        url = f"http://{self._http[name]}/jmx?qry=Hadoop:service=NameNode,name={bean}"
+        url = f"https://{self._https[name]}/jmx?qry=Hadoop:service=NameNode,name={bean}"
         try:
-            with urllib.request.urlopen(url, timeout=10) as answer:
+            context = ssl.create_default_context(cafile=self._authority.ca)
+            with urllib.request.urlopen(url, timeout=10, context=context) as answer:
                 (found,) = json.load(answer)["beans"]
                 return str(found[attribute])
         except (OSError, ValueError, KeyError):
@@ -151,18 +170,40 @@ class HaHdfs:
             "dfs.datanode.data.dir": str(self.folder / "data"),
             **{
                 f"dfs.datanode.{of}address": f"127.0.0.1:{free_port()}"
-                for of in ("", "http.", "ipc.")
+                for of in ("", "https.", "ipc.")
             },
         }
-        for name, http in self._http.items():
+        for name, https in self._https.items():
             own |= {
                 f"dfs.namenode.name.dir.{SERVICE}.{name}": str(self.folder / name),
                 f"dfs.namenode.rpc-address.{SERVICE}.{name}": f"127.0.0.1:{free_port()}",
-                f"dfs.namenode.http-address.{SERVICE}.{name}": http,
+                f"dfs.namenode.https-address.{SERVICE}.{name}": https,
             }
+        (conf / "ssl-server.xml").write_text(render_site(self._keystore()))
         (conf / "core-site.xml").write_text(render_site(core))
         (conf / "hdfs-site.xml").write_text(render_site({**_SETTINGS, **own}))
         (conf / "log4j.properties").write_text(LOG4J)
+
+    def _keystore(self) -> dict[str, str]:
+        pair, file = self._authority.issue("servers"), self.folder / "tls" / "servers.p12"
+        certificate = load_pem_x509_certificate(pair.certificate.read_bytes())
+        key = load_pem_private_key(pair.key.read_bytes(), None)
+        password = uuid.uuid4().hex
+        file.write_bytes(
+            serialize_key_and_certificates(
+                b"servers",
+                cast(PKCS12PrivateKeyTypes, key),
+                certificate,
+                None,
+                BestAvailableEncryption(password.encode()),
+            )
+        )
+        return {
+            "ssl.server.keystore.location": str(file),
+            "ssl.server.keystore.type": "PKCS12",
+            "ssl.server.keystore.password": password,
+            "ssl.server.keystore.keypassword": password,
+        }
 
     def _command(self, main_class: str, *words: str) -> list[str]:
         classpath = f"{self.folder / 'conf'}:{self._programs.hadoop}/*"

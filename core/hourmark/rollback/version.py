@@ -66,6 +66,7 @@ VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(
             no_settings=frozenset(
                 (
                     "registry.ca",
+                    "storage.ca",
                     "registry.certificate",
                     "registry.key",
                     "service.workers",
@@ -118,7 +119,9 @@ VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(
             parsers=(1, 2),  # 3 parses more forms of syslog
             no_marker_fields=("checked", "set_aside", "set_aside_records", "left_out", "lacks"),
             no_range_fields=("ending",),
-            no_settings=frozenset(("service.create_missing_topics", "service.range_ahead_seconds")),
+            no_settings=frozenset(
+                ("service.create_missing_topics", "service.range_ahead_seconds", "storage.ca")
+            ),
             references=True,
             reads_unfinished_files=True,
             keeps_alarms=True,
