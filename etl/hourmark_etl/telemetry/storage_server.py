@@ -147,7 +147,7 @@ def evaluate_namenode_info(address: str, info: Mapping[str, Any]) -> ServerStatu
 
     Args:
         address: HTTP address of the NameNode.
-        info: Attributes of its JMX bean `NameNodeInfo`, as `read_namenode_info` returns them.
+        info: Attributes of its JMX bean `NameNodeInfo`, see `NameNodeReport.info`.
 
     Returns:
         An unhealthy status with the operator's next step if the NameNode is in safe mode, if blocks
