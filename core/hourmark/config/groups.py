@@ -671,9 +671,17 @@ class StorageSettings(FrozenModel):
     """
 
     root: str = "hdfs://127.0.0.1:8020/hourmark"
-    """URL of the root folder, as hdfs://host:port/path or file:///path."""
+    """URL of the root folder, as hdfs://host:port/path, hdfs://nameservice/path or file:///path."""
     webhdfs: str = "http://127.0.0.1:9870"
-    """HTTP address of the NameNode. It is used if `root` is an hdfs:// URL."""
+    """HTTP address of the NameNode. It is used if `root` is an hdfs:// URL. For a name service with
+    several NameNodes, list the addresses of all NameNodes that can become active, separated by
+    commas (http://nn1:9870,http://nn2:9870). Do not list observer NameNodes.
+    """
+    ca: Path | None = None
+    """PEM file with the CA certificates that verify the certificates of NameNodes and DataNodes, for
+    https:// addresses. If absent, those of the system are used. The file must have the same path on
+    the machines of all Spark executors.
+    """
     user: str = ""
     """HDFS user. If empty, the user of the process is used."""
     replication: Positive = 3
@@ -685,6 +693,16 @@ class StorageSettings(FrozenModel):
         if not value.startswith(("hdfs://", "file:///")):
             raise ValueError("allowed: hdfs://host:port/path or file:///path")
         return value.rstrip("/")
+
+    @property
+    def namenodes(self) -> tuple[str, ...]:
+        """Return the HTTP addresses in `webhdfs`, without trailing slashes.
+
+        Returns:
+            At least one address; an empty one if `webhdfs` contains none.
+        """
+        addresses = (address.strip().rstrip("/") for address in self.webhdfs.split(","))
+        return tuple(address for address in addresses if address) or ("",)
 
 
 class EtlSettings(FrozenModel):

@@ -68,6 +68,7 @@ VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(
             no_settings=frozenset(
                 (
                     "registry.ca",
+                    "storage.ca",
                     "registry.certificate",
                     "registry.key",
                     "service.workers",
@@ -136,6 +137,7 @@ VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(
                     "service.range_ahead_seconds",
                     "etl.avro_codec",
                     "etl.bucket_format",
+                    "storage.ca",
                 )
             ),
             references=True,

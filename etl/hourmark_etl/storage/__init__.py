@@ -11,17 +11,22 @@ implementations pass the same test suite, tests/integration/test_storage_contrac
 | `paths`         | validation of paths                                              |
 | `local_disk`    | the backend for `file:///…`                                      |
 | `webhdfs`       | the backend for `hdfs://…`, over WebHDFS                         |
-| `webhdfs_http`  | WebHDFS requests and retries                                     |
+| `tls`           | TLS contexts for connections to NameNodes and DataNodes          |
+| `active_namenode` | the NameNode to try first                                      |
+| `namenode`      | what NameNodes report about themselves                           |
+| `webhdfs_http`  | WebHDFS requests, retries and failover                           |
 | `webhdfs_files` | streaming uploads and downloads                                  |
 """
 
 from __future__ import annotations
 
 import getpass
+import ssl
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from hourmark.config.groups import StorageSettings
+from hourmark.process.certificates import load_ca_certificates
 from hourmark_etl.storage.errors import (
     AccessDenied,
     AlreadyExists,
@@ -29,6 +34,7 @@ from hourmark_etl.storage.errors import (
     ContentLost,
     NoSpace,
     NotFound,
+    QuotaExceeded,
     SafeMode,
     StorageError,
 )
@@ -50,6 +56,7 @@ __all__ = [
     "LocalDisk",
     "NoSpace",
     "NotFound",
+    "QuotaExceeded",
     "SafeMode",
     "Storage",
     "StorageEntry",
@@ -66,18 +73,24 @@ def open_storage(settings: StorageSettings) -> Storage:
     """Create the storage backend for the given settings, without connecting to the storage.
 
     Args:
-        settings: The `storage` settings. `root` is a URL `file:///…` or `hdfs://host:port/path`.
+        settings: The `storage` settings. `root` is a URL `file:///…` or `hdfs://…/path`.
 
     Returns:
         A `LocalDisk` for a `file://` URL, otherwise a `WebHdfs`.
+
+    Raises:
+        ConfigError: The CA certificates in `settings.ca` cannot be loaded.
     """
     if settings.root.startswith("file://"):
         return LocalDisk(root=Path(settings.root.removeprefix("file://") or "/"))
+    if settings.ca is not None:
+        load_ca_certificates(ssl.create_default_context(), "storage.ca", settings.ca)
     root = urlsplit(settings.root)
     return WebHdfs(
-        namenode=f"hdfs://{root.netloc}",
+        filesystem=f"hdfs://{root.netloc}",
         root=root.path,
-        http=settings.webhdfs.rstrip("/"),
+        namenodes=settings.namenodes,
+        ca=settings.ca,
         user=settings.user or getpass.getuser(),
         replication=settings.replication,
     )

@@ -201,14 +201,14 @@ class Storage(Protocol):
         """
 
     def url(self, path: str) -> str:
-        """Return the URL of a path for Spark's JVM.
+        """Return the URL of a path, for messages.
 
         Args:
             path: Path relative to the storage root. It need not exist.
 
         Returns:
-            A URL `hdfs://…` or `file:///…`. Special characters are not escaped, as
-            `org.apache.hadoop.fs.Path` requires.
+            A URL `hdfs://…` or `file:///…`. Special characters are not escaped, so that Hadoop's
+            commands accept it (`org.apache.hadoop.fs.Path`).
         """
 
 
