@@ -86,7 +86,7 @@ def build_columns(schema: AvroSchema) -> list[Column]:
     Raises:
         UnsupportedField: A field has a type that no Arrow type expresses.
     """
-    expanded = fastavro.schema.expand_schema(schema)
+    expanded: Any = fastavro.schema.expand_schema(dict(schema))
     return [_column(field, field["name"]) for field in expanded["fields"]]
 
 
@@ -148,7 +148,7 @@ class _Compiled(NamedTuple):
 def _compile(avro_type: Any, path: str) -> _Compiled:
     if isinstance(avro_type, list):
         return _compile_union(avro_type, path)
-    declared = {"type": avro_type} if isinstance(avro_type, str) else avro_type
+    declared: Any = {"type": avro_type} if isinstance(avro_type, str) else avro_type
     kind = declared["type"]
     if not isinstance(kind, str):
         return _compile(kind, path)

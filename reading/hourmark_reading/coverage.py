@@ -141,7 +141,8 @@ def check_complete(event_type: str, hours: Iterable[HourCoverage], grades: Colle
     named = [f"{_label(hour)} ({hour.grade or hour.state})" for hour in missing[:_NAMED_HOURS_MAX]]
     more = len(missing) - len(named)
     raise MissingHours(
-        f"{event_type}: {len(missing)} hours are not complete: {', '.join(named)}"
+        f"{event_type}: {len(missing)} {'hour is' if len(missing) == 1 else 'hours are'} not "
+        f"complete: {', '.join(named)}"
         f"{f' and {more} more' if more else ''}. Wait until they are closed "
         f"(`hourmark bucket wait {event_type} HOUR`), read the others with on_missing='skip', or "
         "accept closed hours with another grade with grades=('proved', 'timed_out', 'forced')"

@@ -69,10 +69,10 @@ class EventDecoder:
             DamagedAvroFile: The file cannot be decoded or differs from its marker. Batches before
                 the damage were already yielded.
         """
-        checked = _CheckedFile(file)
+        checked: Any = _CheckedFile(file)
         records = 0
         try:
-            reader: Any = fastavro.reader(checked, self._reader_schema)
+            reader: Any = fastavro.reader(checked, dict(self._reader_schema))
             is_older = json.loads(reader.metadata["avro.schema"]) != self._full_schema
             while rows := list(itertools.islice(reader, batch_rows)):
                 records += len(rows)

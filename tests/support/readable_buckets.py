@@ -21,7 +21,10 @@ from hourmark_etl.buckets.avro_container import ContainerWriter
 from hourmark_etl.storage import LocalDisk
 
 TYPE: Final = "access"
-FIELDS: Final = [{"name": "status", "type": "int"}, {"name": "path", "type": ["null", "string"]}]
+FIELDS: Final[Sequence[Mapping[str, Any]]] = [
+    {"name": "status", "type": "int"},
+    {"name": "path", "type": ["null", "string"]},
+]
 
 Row = dict[str, Any]
 

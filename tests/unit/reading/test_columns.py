@@ -84,7 +84,8 @@ def typed(draw: st.DrawFn, depth: int = 3) -> Typed:
     kinds += ["array", "map", "optional", "record"] if depth else []
     kind = draw(st.sampled_from(kinds))
     if kind == "scalar":
-        return draw(st.sampled_from(SCALARS))
+        scalar: Typed = draw(st.sampled_from(SCALARS))
+        return scalar
     if kind == "enum":
         return Typed(named("enum", symbols=["A", "B"]), st.sampled_from("AB"))
     if kind == "fixed":
@@ -105,6 +106,12 @@ def typed(draw: st.DrawFn, depth: int = 3) -> Typed:
         return below
     branches = draw(st.permutations(["null", below.type]))
     return Typed(branches, st.none() | below.values)
+
+
+def _decoded(path: Path) -> list[Any]:
+    with path.open("rb") as file:
+        events: Any = fastavro.reader(file)
+        return [event["value"] for event in events]
 
 
 def plain(value: Any, arrow_type: pa.DataType) -> Any:
@@ -132,8 +139,7 @@ def test_a_column_has_the_values_that_fastavro_decodes(data: st.DataObject) -> N
         rows = [row(H5, n, value=value) for n, value in enumerate(values)]
         site.close(H5, {"part-00000.avro": File(1, [{"name": "value", "type": of.type}], rows)})
         found = open_buckets(site.url).read(TYPE, H5, H6, columns=["value"]).to_table()
-        with (Path(folder) / site.folder(H5) / "part-00000.avro").open("rb") as file:
-            decoded = [event["value"] for event in fastavro.reader(file)]
+        decoded = _decoded(Path(folder) / site.folder(H5) / "part-00000.avro")
     field = found.schema.field("value")
     assert found.column("value").to_pylist() == [plain(value, field.type) for value in decoded]
     assert field.nullable == isinstance(of.type, list)
