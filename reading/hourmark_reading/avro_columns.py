@@ -63,7 +63,7 @@ _TYPES: Final[Mapping[str, pa.DataType]] = {
 }
 
 
-class Column(NamedTuple):
+class ArrowColumn(NamedTuple):
     """An Arrow column and the converters of its values.
 
     Attributes:
@@ -77,7 +77,7 @@ class Column(NamedTuple):
     convert_older: Converter
 
 
-def build_columns(schema: AvroSchema) -> list[Column]:
+def build_columns(schema: AvroSchema) -> list[ArrowColumn]:
     """Return the columns of an Avro record, in the order of its fields.
 
     Args:
@@ -133,9 +133,9 @@ def select_fields(schema: AvroSchema, names: Sequence[str]) -> AvroSchema:
     return {"type": "record", "name": parsed["name"], "fields": kept}
 
 
-def _column(field: Mapping[str, Any], path: str) -> Column:
+def _column(field: Mapping[str, Any], path: str) -> ArrowColumn:
     arrow_type, nullable, convert, convert_older = _compile(field["type"], path)
-    return Column(pa.field(field["name"], arrow_type, nullable), convert, convert_older)
+    return ArrowColumn(pa.field(field["name"], arrow_type, nullable), convert, convert_older)
 
 
 class _Compiled(NamedTuple):

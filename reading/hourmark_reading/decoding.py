@@ -19,7 +19,7 @@ import fastavro
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hourmark_reading.avro_columns import AvroSchema, Column, build_columns, select_fields
+from hourmark_reading.avro_columns import ArrowColumn, AvroSchema, build_columns, select_fields
 from hourmark_reading.coverage import FileTask, Span
 from hourmark_reading.errors import DamagedAvroFile
 
@@ -116,7 +116,7 @@ class EventDecoder:
         return select_fields(self._full_schema, names)
 
     @cached_property
-    def _columns(self) -> Sequence[Column]:
+    def _columns(self) -> Sequence[ArrowColumn]:
         return build_columns(self._reader_schema)
 
     @property
@@ -143,7 +143,7 @@ class _CheckedFile:
         return content
 
 
-def _to_array(column: Column, rows: Sequence[AvroSchema], is_older: bool) -> pa.Array:
+def _to_array(column: ArrowColumn, rows: Sequence[AvroSchema], is_older: bool) -> pa.Array:
     name = column.field.name
     convert: Callable[[Any], Any] | None = column.convert_older if is_older else column.convert
     values = [row[name] for row in rows] if convert is None else [convert(r[name]) for r in rows]
