@@ -127,14 +127,16 @@ class Events:
         Args:
             spark: Spark session, version 4.0 or newer.
         """
+        from pyspark.sql.pandas.types import from_arrow_schema
+
         schema = pa.schema([field.with_type(_spark_type(field.type)) for field in self.schema])
-        empty = spark.createDataFrame(schema.empty_table())
+        spark_schema = from_arrow_schema(schema, prefer_timestamp_ntz=True)
         if not self._tasks:
-            return empty
+            return spark.createDataFrame([], spark_schema)
         tasks = [(json.dumps(dataclasses.asdict(task)),) for task in self._tasks]
         frame = spark.createDataFrame(tasks, "task string").repartition(len(tasks))
         decode = _SparkDecoder(self._store, self._decoder, schema)
-        return frame.mapInArrow(decode, empty.schema)
+        return frame.mapInArrow(decode, spark_schema)
 
 
 class _SparkDecoder:

@@ -43,6 +43,7 @@ FIELDS: Final[Sequence[Mapping[str, Any]]] = [
     {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}},
     {"name": "keys", "type": array(["null", {"type": "fixed", "name": "Key", "size": 2}])},
     {"name": "day", "type": logical("int", "date")},
+    {"name": "local", "type": logical("long", "local-timestamp-micros")},
 ]
 
 
@@ -54,7 +55,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
-        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.session.timeZone": "Asia/Tokyo",
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.hadoop.javax.jdo.option.ConnectionURL": (
@@ -80,6 +81,7 @@ def test_rows_of_spark_are_those_of_pyarrow(spark: SparkSession, tmp_path: Path)
             kind="B",
             keys=[b"ab", None],
             day=dt.date(2026, 1, 1),
+            local=dt.datetime(2026, 1, 1, 5),
         )
         for number in range(3)
     ]
