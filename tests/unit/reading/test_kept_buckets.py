@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import fastavro
 import pytest
@@ -19,17 +20,17 @@ H8, H9, H10 = "2027-01-15T08", "2027-01-15T09", "2027-01-15T10"
 def test_buckets_of_a_released_version_are_read(version: str, tmp_path: Path) -> None:
     with zipfile.ZipFile(KEPT / f"{version}.zip") as kept:
         kept.extractall(tmp_path)
-    stored = []
+    stored: list[Any] = []
     for path in (tmp_path / "storage" / "click").rglob("*.avro"):
         with path.open("rb") as file:
-            stored += [(event, path.name) for event in fastavro.reader(file)]  # type: ignore[misc]
+            stored += fastavro.reader(file)
     buckets = open_buckets(f"file://{tmp_path}/storage")
     assert {"click", "view"} <= {*buckets.types()}
     states = [hour.state for hour in buckets.hours("click", H8, H10)]
     grades = ["proved", "timed_out", "forced"]
     whole = buckets.read("click", H8, H10, grades=grades).to_table()
     assert states == ["closed", "closed"]
-    assert {*whole["event_id"].to_pylist()} == {event["event_id"] for event, _ in stored}
+    assert {*whole["event_id"].to_pylist()} == {event["event_id"] for event in stored}
     assert whole.num_rows == len(stored)
     first = buckets.read("click", H8, H9, grades=grades).to_table().num_rows
     assert first > buckets.read("click", H8, H9, grades=grades, late=False).to_table().num_rows
