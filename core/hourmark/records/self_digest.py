@@ -7,9 +7,11 @@ without any other file.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from collections.abc import Mapping
+from importlib.metadata import version
 from typing import Any, Final, Protocol, Self, TypeVar
 
 SOFTWARE_CHARS_MAX: Final = (
@@ -31,6 +33,12 @@ class _Record(Protocol):
 
 
 _RecordType = TypeVar("_RecordType", bound=_Record)
+
+
+@functools.cache
+def software_name() -> str:
+    """Return the name and version of this software, the start of a record's field `software`."""
+    return f"hourmark {version('hourmark')}"  # reads a file
 
 
 def compute_record_digest(content: bytes) -> str:

@@ -110,6 +110,7 @@ VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(
                     "etl.avro_codec",
                     "types.first_hour",
                     "etl.bucket_format",
+                    "etl.retention_days.*",
                 )
             ),
             references=False,
@@ -137,6 +138,7 @@ VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(
                     "service.range_ahead_seconds",
                     "etl.avro_codec",
                     "etl.bucket_format",
+                    "etl.retention_days.*",
                     "storage.ca",
                 )
             ),

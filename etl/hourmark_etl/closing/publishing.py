@@ -27,7 +27,13 @@ from hourmark.errors import Finding
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest, PreviousMarker
 from hourmark.rules.revision import KnownSchema
-from hourmark_etl.buckets.reader import NotClosed, decode_manifest, find_manifest, read_marker
+from hourmark_etl.buckets.reader import (
+    BucketRemoved,
+    NotClosed,
+    decode_manifest,
+    find_manifest,
+    read_marker,
+)
 from hourmark_etl.closing.attempts import (
     PublishFailure,
     Unwritable,
@@ -91,6 +97,8 @@ def read_previous_marker(storage: Storage, frontier: Frontier) -> PreviousMarker
         marker = read_marker(storage, frontier.event_type, before)
         decode_manifest(storage, frontier.event_type, before, marker)
         return PreviousMarker.from_marker(str(before), marker)
+    except BucketRemoved as error:
+        return error.bucket.reference
     except NotClosed as error:
         raise Finding(
             f"{frontier.event_type} {frontier.hour} follows a bucket that no longer exists: "
