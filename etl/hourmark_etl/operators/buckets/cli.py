@@ -33,6 +33,7 @@ from hourmark_etl.buckets.reader import (
 from hourmark_etl.buckets.tombstones import read_removed_buckets
 from hourmark_etl.humanize import format_count
 from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
+from hourmark_etl.operators.buckets.copy import copy
 from hourmark_etl.operators.buckets.expire import expire
 from hourmark_etl.operators.buckets.exits import (
     EXIT_CODES,
@@ -107,12 +108,15 @@ def bucket() -> None:
       hourmark bucket why end-song 2026-11-21T06
       hourmark bucket wait end-song 2026-11-21T06 --timeout 600
       hourmark bucket force end-song 2026-11-21T06 --reason "edge topic lost, ticket 17"
+      hourmark bucket expire
+      hourmark bucket copy --to-config new.toml
     """
 
 
 bucket.add_command(wait)
 bucket.add_command(force)
 bucket.add_command(expire)
+bucket.add_command(copy)
 
 
 @bucket.command()

@@ -1,0 +1,152 @@
+"""`hourmark bucket copy`: copies closed buckets to another storage, with verified content."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from hourmark.config.loading import Config, config_option, load_config
+from hourmark.errors import Finding, UsageError
+from hourmark.printing import json_option, print_json
+from hourmark_etl.buckets.copying import (
+    BucketCopier,
+    CopyOutcome,
+    copy_folder,
+    list_earlier_runs,
+)
+from hourmark_etl.buckets.reader import NotClosed, list_hours, list_types
+from hourmark_etl.humanize import format_count
+from hourmark_etl.operators.buckets.listing import BucketSelection
+from hourmark_etl.operators.buckets.text import format_table
+from hourmark_etl.options import parse_first_hour, parse_last_hour, print_lines
+from hourmark_etl.storage import Storage, StorageError, open_storage
+from hourmark_etl.storage.folders import (
+    INDEX_FOLDER,
+    LEDGER_FOLDER,
+    STAGING_FOLDER,
+    UNAUDITED_FOLDER,
+)
+
+_COLUMNS: Final = ("type", "copied", "present", "bytes_copied", "tombstones", "last_hour")
+_ETL_FOLDERS: Final = (STAGING_FOLDER, UNAUDITED_FOLDER, INDEX_FOLDER, LEDGER_FOLDER)
+
+
+@click.command()
+@click.argument("event_type", metavar="[TYPE]", required=False)
+@click.option(
+    "--to-config",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    metavar="FILE",
+    required=True,
+    help="Configuration file (TOML) whose `storage` settings describe the target.",
+)
+@click.option(
+    "--type",
+    "patterns",
+    metavar="PATTERN",
+    multiple=True,
+    help="Copy only types whose names match, such as 'page-*' (repeatable), in addition to TYPE.",
+)
+@click.option("--from", "from_hour", metavar="HOUR", help="First hour to copy.")
+@click.option("--to", "to_hour", metavar="HOUR", help="Last hour to copy.")
+@click.option(
+    "--etl-files",
+    is_flag=True,
+    help="Also copy the internal files of the ETL, which must be stopped, to continue on the target.",
+)
+@json_option
+@config_option
+def copy(
+    event_type: str | None,
+    to_config: Path,
+    patterns: tuple[str, ...],
+    from_hour: str | None,
+    to_hour: str | None,
+    etl_files: bool,
+    as_json: bool,
+    config: Config,
+) -> None:
+    """Copy closed buckets to another storage, and verify each byte of the copy.
+
+    Each file is compared with the digest in the marker of its bucket, and read back from the target.
+    A bucket appears on the target with one rename. The command never replaces anything on the
+    target, and deletes nothing on the source. If it is interrupted, run it again: buckets that the
+    target has are not copied again.
+
+    Tombstones of removed buckets are also copied, so the chain of markers of each type is complete.
+    With --from, the chain on the target begins at the first copied hour.
+
+    To move the ETL to the target, see docs/how-to/move-a-root.md.
+
+    \b
+    Examples:
+      hourmark bucket copy --to-config new.toml
+      hourmark bucket copy end-song --to-config archive.toml --to 2026-11-21T23
+      hourmark bucket copy --to-config new.toml --etl-files
+    """
+    source, target = open_storage(config.storage), open_storage(load_config(to_config).storage)
+    if source.url("") == target.url(""):
+        raise UsageError(
+            f"storage.root of {to_config} is {target.url('')}, the root to copy from; environment "
+            "variables override both files"
+        )
+    selection = BucketSelection(
+        patterns=(*patterns, *filter(None, [event_type])),
+        first=None if from_hour is None else parse_first_hour(from_hour, config),
+        last=None if to_hour is None else parse_last_hour(to_hour, config),
+    )
+    for folder in list_earlier_runs(target):
+        click.echo(
+            f"{target.url(folder)} is the temporary folder of another copy; delete it unless that "
+            "copy is running",
+            err=True,
+        )
+    copier, rows, problems = BucketCopier(source, target, uuid.uuid4().hex), [], []
+    for name in selection.match_types(list_types(source), source.url("")):
+        row = dict.fromkeys(_COLUMNS, 0) | {"type": name, "last_hour": None}
+        rows.append(row)
+        try:
+            _copy_type(source, copier, config, selection, row)
+        except StorageError:
+            raise
+        except (Finding, NotClosed) as error:
+            problems.append(str(error))
+    copier.delete_temporary_files()
+    internal = _copy_etl_files(source, target) if etl_files and not problems else {}
+    if as_json:
+        print_json({"types": rows, "etl_files": internal, "problems": problems})
+    else:
+        print_lines(format_table(rows, _COLUMNS, ("type", "last_hour")))
+        print_lines(
+            f"{folder}: {format_count(copied, 'file')} copied" for folder, copied in internal.items()
+        )
+    if problems:
+        raise Finding("; ".join(problems))
+
+
+def _copy_type(
+    source: Storage,
+    copier: BucketCopier,
+    config: Config,
+    selection: BucketSelection,
+    row: dict[str, Any],
+) -> None:
+    name = row["type"]
+    if selection.first is None:
+        row["tombstones"] = copier.copy_tombstones(name)
+    hours = list_hours(
+        source, name, config.parsing.bucket_seconds, selection.first, selection.last
+    )
+    for hour, manifest, outcome in copier.copy_buckets(name, hours):
+        row["last_hour"] = str(hour)
+        row[str(outcome)] += 1
+        if outcome is CopyOutcome.COPIED:
+            files = (*manifest.files, *manifest.parquet)
+            row["bytes_copied"] += sum(file.bytes for file in files)
+
+
+def _copy_etl_files(source: Storage, target: Storage) -> dict[str, int]:
+    return {folder: copy_folder(source, target, folder)[0] for folder in _ETL_FOLDERS}

@@ -1,0 +1,32 @@
+"""Chains of small buckets on a storage: hours with few events, and links between their markers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tests.support.buckets import TYPE, Plan, make_event
+
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import MARKER, PreviousMarker
+from hourmark_etl.storage import Storage
+
+
+def close_hours(storage: Storage, hours: Iterable[Hour], events: int = 2) -> dict[Hour, bytes]:
+    """Close a bucket for each hour, in order; each names the one before it.
+
+    Returns:
+        The markers by hour.
+    """
+    markers: dict[Hour, bytes] = {}
+    previous: PreviousMarker | None = None
+    for hour in hours:
+        files = {"part-00000.avro": [make_event(hour, number) for number in range(events)]}
+        Plan(storage, hour, files if events else {}, {"previous": previous}).close()
+        markers[hour] = storage.read(f"{hour.bucket_path(TYPE)}/{MARKER}")
+        previous = PreviousMarker.from_marker(str(hour), markers[hour])
+    return markers
+
+
+def hours_of(*labels: str) -> list[Hour]:
+    """Hours by their labels."""
+    return [Hour.parse(label) for label in labels]
