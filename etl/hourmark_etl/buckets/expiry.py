@@ -13,6 +13,7 @@ intact, because a tombstone would make the fault permanent.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime as dt
 from collections.abc import Iterable, Iterator, Sequence
@@ -256,10 +257,9 @@ def remove_day(
             buckets=list(day.buckets),
             software=software_name(),
         ).with_own_digest()
-        try:
+        # Another process may have written it, or the response may have been lost; compared below.
+        with contextlib.suppress(AlreadyExists):
             storage.write_new(tombstone_path(plan.event_type, day.date), made.encode())
-        except AlreadyExists:
-            pass  # of another process, or of a request whose response was lost; compared below
     stored = find_tombstone(storage, plan.event_type, day.date)
     if stored is None or tuple(stored.buckets) != day.buckets:
         raise Finding(

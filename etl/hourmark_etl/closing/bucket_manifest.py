@@ -21,6 +21,7 @@ from hourmark.records.manifest import (
     PreviousMarker,
     SetAsideRecords,
 )
+from hourmark.records.self_digest import software_name
 from hourmark_etl.closing.write.containers import WrittenFile, WrittenHour
 from hourmark_etl.closing.write.parquet_files import WrittenParquet
 from hourmark_etl.model import ExcludedRecords, Frontier, OriginHourTotals, Seal, StagedGroup
