@@ -104,9 +104,11 @@ def copy(
             "copy is running",
             err=True,
         )
-    copier, rows, problems = BucketCopier(source, target, uuid.uuid4().hex), [], []
+    copier = BucketCopier(source, target, uuid.uuid4().hex)
+    rows: list[dict[str, Any]] = []
+    problems: list[str] = []
     for name in selection.match_types(list_types(source), source.url("")):
-        row = dict.fromkeys(_COLUMNS, 0) | {"type": name, "last_hour": None}
+        row: dict[str, Any] = dict.fromkeys(_COLUMNS, 0) | {"type": name, "last_hour": None}
         rows.append(row)
         try:
             _copy_type(source, copier, config, selection, row)

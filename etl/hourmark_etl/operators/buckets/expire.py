@@ -15,7 +15,7 @@ import click
 from hourmark.clock import SystemClock
 from hourmark.config.loading import Config, config_option
 from hourmark.errors import Finding, UsageError
-from hourmark.printing import json_option, print_json
+from hourmark.printing import json_option, name_some, print_json
 from hourmark_etl.buckets.expiry import SETTING, ExpiredDay, ExpiryPlan, plan_expiry, remove_day
 from hourmark_etl.buckets.reader import NotClosed, list_types
 from hourmark_etl.humanize import format_count
@@ -106,7 +106,9 @@ def _row(plan: ExpiryPlan, day: ExpiredDay, state: str) -> dict[str, Any]:
 def _print_summary(
     storage: Storage, config: Config, rows: list[dict[str, Any]], *, execute: bool
 ) -> None:
-    kept = [name for name in list_types(storage) if name not in config.etl.retention_days]
+    known = list_types(storage)
+    kept = [name for name in known if name not in config.etl.retention_days]
+    unknown = sorted(config.etl.retention_days.keys() - {*known})
     buckets = format_count(sum(row["buckets"] for row in rows), "bucket")
     days = format_count(len(rows), "day")
     done = f"{buckets} of {days} removed" if execute else f"{buckets} of {days} would be removed"
@@ -114,6 +116,11 @@ def _print_summary(
     click.echo(f"{done}{more}", err=True)
     if kept:
         click.echo(
-            f"{format_count(len(kept), 'type')} without an entry in {SETTING} kept completely",
+            f"{format_count(len(kept), 'type')} without an entry in {SETTING}: nothing is removed",
+            err=True,
+        )
+    if unknown:
+        click.echo(
+            f"{SETTING} names types without buckets: {name_some(unknown)}; check their names",
             err=True,
         )
