@@ -110,7 +110,9 @@ def parse_marker(content: bytes, event_type: str, start_s: int, where: str) -> B
         ) from error
 
 
-def parse_tombstone(content: bytes, event_type: str, length_s: int, where: str) -> list[BucketMarker]:
+def parse_tombstone(
+    content: bytes, event_type: str, length_s: int, where: str
+) -> list[BucketMarker]:
     """Parse and check a tombstone, which contains the markers of the removed buckets of a day.
 
     Args:
@@ -128,11 +130,15 @@ def parse_tombstone(content: bytes, event_type: str, length_s: int, where: str) 
     try:
         found = json.loads(content)
         if found["format"] != _FORMAT or found["type"] != event_type:
-            raise ValueError(f"its format is {found['format']!r:.40}, its type {found['type']!r:.120}")
+            raise ValueError(
+                f"its format is {found['format']!r:.40}, its type {found['type']!r:.120}"
+            )
         _check_own_digest(found, content)
         if found["bucket_seconds"] != length_s:
             return []
-        entries = [(of["marker"].encode(), parse_label(of["hour"], length_s)) for of in found["buckets"]]
+        entries = [
+            (of["marker"].encode(), parse_label(of["hour"], length_s)) for of in found["buckets"]
+        ]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise InvalidMarker(
             f"{where} is not a valid tombstone: {error!r:.300}; `hourmark bucket verify` lists the "

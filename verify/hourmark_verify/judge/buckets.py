@@ -199,9 +199,7 @@ def read_bucket(hdfs: WebHdfsReader, root: str, path: str) -> StoredBucket:
     return _parse_bucket(match, path, written, opened.blake2b)
 
 
-def _parse_bucket(
-    match: re.Match[str], path: str, written: bytes, blake2b: str
-) -> StoredBucket:
+def _parse_bucket(match: re.Match[str], path: str, written: bytes, blake2b: str) -> StoredBucket:
     event_type, date, hour, minute = match.groups()
     try:
         marker = Marker.model_validate_json(written)

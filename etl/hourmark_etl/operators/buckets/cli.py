@@ -34,7 +34,6 @@ from hourmark_etl.buckets.tombstones import read_removed_buckets
 from hourmark_etl.humanize import format_count
 from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
 from hourmark_etl.operators.buckets.copy import copy
-from hourmark_etl.operators.buckets.expire import expire
 from hourmark_etl.operators.buckets.exits import (
     EXIT_CODES,
     BucketExit,
@@ -42,6 +41,7 @@ from hourmark_etl.operators.buckets.exits import (
     exit_of_explanation,
     exit_of_grade,
 )
+from hourmark_etl.operators.buckets.expire import expire
 from hourmark_etl.operators.buckets.listing import (
     COLUMNS,
     DAMAGED,

@@ -123,7 +123,8 @@ def copy(
     else:
         print_lines(format_table(rows, _COLUMNS, ("type", "last_hour")))
         print_lines(
-            f"{folder}: {format_count(copied, 'file')} copied" for folder, copied in internal.items()
+            f"{folder}: {format_count(copied, 'file')} copied"
+            for folder, copied in internal.items()
         )
     if problems:
         raise Finding("; ".join(problems))
@@ -139,9 +140,7 @@ def _copy_type(
     name = row["type"]
     if selection.first is None:
         row["tombstones"] = copier.copy_tombstones(name)
-    hours = list_hours(
-        source, name, config.parsing.bucket_seconds, selection.first, selection.last
-    )
+    hours = list_hours(source, name, config.parsing.bucket_seconds, selection.first, selection.last)
     for hour, manifest, outcome in copier.copy_buckets(name, hours):
         row["last_hour"] = str(hour)
         row[str(outcome)] += 1

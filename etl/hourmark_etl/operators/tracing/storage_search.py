@@ -23,8 +23,8 @@ from hourmark.records.ranges import HEX_128, RangeId
 from hourmark_etl.buckets.avro_container import Block, ContainerReader
 from hourmark_etl.buckets.reader import DamagedBucketFile, Event, find_manifest, read_manifest
 from hourmark_etl.humanize import format_count
-from hourmark_etl.ledger.batches import read_partition_positions
 from hourmark_etl.ids.removed_buckets import separate_removed
+from hourmark_etl.ledger.batches import read_partition_positions
 from hourmark_etl.ledger.closed import ClosedBucket, closed_buckets
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import frontiers

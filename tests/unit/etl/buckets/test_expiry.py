@@ -205,11 +205,11 @@ def test_a_removal_is_finished_after_a_crash_at_each_step(applied: bool) -> None
     whole = InterruptedStorage()
     close_hours(whole, HOURS)
     first = whole.changes
-    expected = read_chain(whole, TYPE, 3600)
     _expire(whole)
     for step in range(first, whole.changes):
         storage = InterruptedStorage(applied=applied)
         markers = close_hours(storage, HOURS)
+        expected = read_chain(storage, TYPE, 3600)
         storage.dies_at = step
         with pytest.raises(Killed):
             _expire(storage)

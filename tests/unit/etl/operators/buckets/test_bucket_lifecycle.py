@@ -52,7 +52,9 @@ def test_a_type_without_retention_is_never_removed(storage: LocalDisk, file: Pat
         return CliRunner().invoke(bucket, [*arguments, "--config", str(file)])
 
     result = run("expire", "--execute")
-    assert result.exit_code == 0 and "1 type without an entry in etl.retention_days" in result.stderr
+    assert (
+        result.exit_code == 0 and "1 type without an entry in etl.retention_days" in result.stderr
+    )
     refused = run("expire", TYPE, "--execute")
     assert isinstance(refused.exception, UsageError)
     assert list_hours(storage, TYPE, 3600) == HOURS
