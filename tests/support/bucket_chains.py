@@ -8,6 +8,9 @@ from tests.support.buckets import TYPE, Plan, make_event
 
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import MARKER, PreviousMarker
+from hourmark.records.tombstone import RemovedBucket
+from hourmark_etl.buckets.expiry import ExpiredDay, ExpiryPlan, remove_day
+from hourmark_etl.buckets.tombstones import date_of
 from hourmark_etl.storage import Storage
 
 
@@ -30,3 +33,11 @@ def close_hours(storage: Storage, hours: Iterable[Hour], events: int = 2) -> dic
 def hours_of(*labels: str) -> list[Hour]:
     """Hours by their labels."""
     return [Hour.parse(label) for label in labels]
+
+
+def remove_bucket(storage: Storage, event_type: str, hour: Hour) -> None:
+    """Remove the only bucket of its day by a retention of 30 days."""
+    marker = storage.read(f"{hour.bucket_path(event_type)}/{MARKER}")
+    day = ExpiredDay(date_of(hour), (RemovedBucket.from_marker(marker),))
+    plan = ExpiryPlan(event_type, 30, hour.length_s, (day,))
+    remove_day(storage, plan, day, hour.end_ms, "me@here")

@@ -7,6 +7,7 @@ can still be verified, and the evidence of completeness is kept without the even
 
 from __future__ import annotations
 
+import builtins
 import itertools
 from collections.abc import Sequence
 from typing import Final
@@ -43,7 +44,7 @@ class RemovedBucket(FrozenModel):
     marker: str
 
     @classmethod
-    def from_marker(cls, marker: bytes) -> RemovedBucket:
+    def from_marker(cls, marker: builtins.bytes) -> RemovedBucket:
         """Create the entry of a bucket from the content of its `_SUCCESS` file.
 
         Raises:

@@ -79,7 +79,8 @@ def copy(
     Tombstones of removed buckets are also copied, so the chain of markers of each type is complete.
     With --from, the chain on the target begins at the first copied hour.
 
-    To move the ETL to the target, see docs/how-to/move-a-root.md.
+    To continue the ETL on the target, stop the driver, run this command with --etl-files, and change
+    storage.root in the configuration of the ETL.
 
     \b
     Examples:

@@ -6,13 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.bucket_chains import remove_bucket
 from tests.support.bucket_world import FIRST, World, hour_at, some_ids
 from tests.support.memory_storage import MemoryStorage
 
 from hourmark.errors import Finding
-from hourmark.records.manifest import MARKER
-from hourmark.records.tombstone import RemovedBucket
-from hourmark_etl.buckets.expiry import ExpiredDay, ExpiryPlan, remove_day
 from hourmark_etl.buckets.tombstones import date_of, tombstone_path
 from hourmark_etl.ids.removed_buckets import separate_removed
 from hourmark_etl.ledger.closed import ClosedBucket, closed_buckets
@@ -35,10 +33,7 @@ def world(tmp_path: Path, storage: MemoryStorage) -> World:
 
 def _close_and_remove(world: World, *, indexed: bool) -> None:
     world.close(FIRST, world.stage(IDS), indexed=indexed)
-    marker = world.storage.read(f"{FIRST.bucket_path('click')}/{MARKER}")
-    day = ExpiredDay(date_of(FIRST), (RemovedBucket.from_marker(marker),))
-    plan = ExpiryPlan("click", 30, 3600, (day,))
-    remove_day(world.storage, plan, day, FIRST.end_ms, "me@here")
+    remove_bucket(world.storage, "click", FIRST)
 
 
 def _closed(world: World) -> tuple[ClosedBucket, ...]:
