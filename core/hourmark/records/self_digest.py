@@ -1,8 +1,8 @@
 """The digest that a record of a bucket contains of itself.
 
-The field `software` of the record ends with ` blake2b=` and the digest of the whole record in hex (16
-bytes). The digest is computed with 32 zeros in its own place, so a reader detects a damaged record
-without any other file.
+The field `software` of the record ends with ` blake2b=` and the digest of the whole record (16
+bytes) in hex. The digest is computed with 32 zeros in its own place, so a reader detects a damaged
+record without any other file.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Copies closed buckets to another storage, with verified content and an intact chain of markers.
 
-A bucket is copied to `_copies/RUN/…` first. The bytes that are read are compared with the digests in
-the marker, and read back from the target. Then one rename publishes the bucket, so the target never
-has a part of a bucket. Nothing on the target is replaced. What an earlier run has copied is compared
-by its marker and the sizes of its files, and not copied again.
+A bucket is copied to `_copies/RUN/…` first. The bytes that are read are compared with the digests
+in the marker, and read back from the target. Then one rename publishes the bucket, so the target
+never has a part of a bucket. Nothing on the target is replaced. What an earlier run has copied is
+compared by its marker and the sizes of its files, and not copied again.
 
 Buckets of a type are copied in the order of their hours, after its tombstones, so an interrupted
 copy is a valid beginning of the chain.
@@ -113,8 +113,8 @@ class BucketCopier:
             manifest = decode_manifest(self._source, event_type, hour, marker)
             if before is not None and manifest.previous != before:
                 raise Finding(
-                    f"{event_type} {hour} does not refer to the marker of {before.hour}, so its chain "
-                    f"is broken; `hourmark bucket verify {event_type}` lists all problems"
+                    f"{event_type} {hour} does not refer to the marker of {before.hour}, so its "
+                    f"chain is broken; `hourmark bucket verify {event_type}` lists all problems"
                 )
             before = PreviousMarker.from_marker(str(hour), marker)
             yield hour, manifest, self._copy_bucket(hour, manifest, marker)
@@ -203,8 +203,8 @@ def _check_digest(storage: Storage, path: str, read: DigestingReader, file: _Fil
     found = (read.bytes, read.digest.hexdigest())
     if found != (file.bytes, file.blake2b):
         raise Finding(
-            f"{storage.url(path)} has {found[0]} bytes with blake2b {found[1]}, but the marker states "
-            f"{file.bytes} bytes with {file.blake2b}; the bucket was not copied. Restore the file "
+            f"{storage.url(path)} has {found[0]} bytes with blake2b {found[1]}, but the marker "
+            f"states {file.bytes} bytes with {file.blake2b}; the bucket was not copied. Restore the file "
             "from a copy"
         )
 

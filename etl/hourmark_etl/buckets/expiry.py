@@ -7,8 +7,8 @@ The order of steps makes a crash at any point safe, and each step can be repeate
 3. The marker of each bucket is deleted. From then on, the bucket is removed.
 4. The folder of each bucket is deleted, then folders above it that are empty.
 
-`plan_expiry` reads only markers and changes nothing. It refuses a type whose chain of markers is not
-intact, because a tombstone would make the fault permanent.
+`plan_expiry` reads only markers and changes nothing. It refuses a type whose chain of markers is
+not intact, because a tombstone would make the fault permanent.
 """
 
 from __future__ import annotations
@@ -143,15 +143,15 @@ def plan_expiry(
     ]
     remaining = [date for date in dates if date not in removed]
     old = [date for date in remaining if date < kept_from]
-    if old and removed and old[0] < removed[-1]:
-        raise Finding(
-            f"{event_type}: {removed[-1]} was removed, but the earlier day {old[0]} exists; days are "
-            "removed in ascending order. Move the folder away if it was restored from a copy"
-        )
     read_days = map_concurrently(
         lambda date: _read_day(storage, event_type, date, bucket_seconds), old
     )
     found = [day for day in read_days if day.buckets]
+    if found and removed and found[0].date < removed[-1]:
+        raise Finding(
+            f"{event_type}: {removed[-1]} was removed, but the earlier day {found[0].date} exists; "
+            "days are removed in ascending order. Move the folder away if it was restored from a copy"
+        )
     before = _last_removed(storage, event_type, removed)
     _check_days(event_type, found, before)
     if found:
@@ -263,8 +263,8 @@ def remove_day(
     stored = find_tombstone(storage, plan.event_type, day.date)
     if stored is None or tuple(stored.buckets) != day.buckets:
         raise Finding(
-            f"{storage.url(tombstone_path(plan.event_type, day.date))} names other buckets than the "
-            f"folder of the day contains; nothing was deleted. `hourmark bucket verify "
+            f"{storage.url(tombstone_path(plan.event_type, day.date))} names other buckets than "
+            f"the folder of the day contains; nothing was deleted. `hourmark bucket verify "
             f"{plan.event_type}` lists all problems"
         )
     _delete_buckets(storage, stored)
@@ -288,8 +288,8 @@ def _delete_buckets(storage: Storage, tombstone: Tombstone) -> None:
         _delete_if_empty(storage, parent)
     if left := list_if_exists(storage, f"{tombstone.type}/date={tombstone.date}"):
         raise Finding(
-            f"{storage.url(f'{tombstone.type}/date={tombstone.date}')} contains {left[0].name}, which "
-            "is not in the tombstone of the day, so it was not deleted; move it away"
+            f"{storage.url(f'{tombstone.type}/date={tombstone.date}')} contains {left[0].name}, "
+            "which is not in the tombstone of the day, so it was not deleted; move it away"
         )
 
 

@@ -292,7 +292,7 @@ def decode_manifest(storage: Storage, event_type: str, hour: Hour, content: byte
 def find_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest | None:
     """Return the manifest of a bucket, or None if the bucket is not closed.
 
-    Unlike `read_manifest`, this function does not raise an exception for an open bucket.
+    Unlike `read_manifest`, this function does not raise an exception for an open or removed bucket.
 
     Args:
         storage: Storage with the buckets.
@@ -307,9 +307,10 @@ def find_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest | N
         StorageError: Storage is unavailable or denies access.
     """
     try:
-        return read_manifest(storage, event_type, hour)
-    except NotClosed:
+        content = storage.read(f"{hour.bucket_path(event_type)}/{MARKER}")
+    except NotFound:
         return None
+    return decode_manifest(storage, event_type, hour, content)
 
 
 def list_bucket_files(storage: Storage, folder: str) -> dict[str, int]:

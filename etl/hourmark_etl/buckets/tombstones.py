@@ -82,8 +82,8 @@ def find_tombstone(storage: Storage, event_type: str, date: str) -> Tombstone | 
             raise ValueError(f"it is the tombstone of {tombstone.type} {tombstone.date}")
     except ValueError as error:
         raise BadTombstone(
-            f"{storage.url(path)} is not a valid tombstone of {event_type} {date}: {error}; restore "
-            "the file from a copy"
+            f"{storage.url(path)} is not a valid tombstone of {event_type} {date}: {error}; "
+            "restore the file from a copy"
         ) from error
     return tombstone
 

@@ -266,7 +266,7 @@ def read_tombstone(hdfs: WebHdfsReader, root: str, path: str) -> list[StoredBuck
             _removed_bucket(tombstone["type"], tombstone["date"], entry)
             for entry in tombstone["buckets"]
         ]
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"the tombstone is invalid: {error!r}") from error
 
 

@@ -221,7 +221,8 @@ class JudgeReport:
         lines.append(
             f"compared: {self.compared:,}, of which {self.posted:,} of the API; {self.beyond:,} "
             "past the recorded size of their "
-            f"file, {self.others:,} of other files; {self.destroyed:,} destroyed; {self.removed:,} removed; "
+            f"file, {self.others:,} of other files; {self.destroyed:,} destroyed; "
+            f"{self.removed:,} removed; "
             f"{sum(file.blanks for file in self.files):,} blank lines"
         )
         total = ", ".join(f"{count} {kind}" for kind, count in self.counts.items())

@@ -55,7 +55,7 @@ _ETL_FOLDERS: Final = (STAGING_FOLDER, UNAUDITED_FOLDER, INDEX_FOLDER, LEDGER_FO
 @click.option(
     "--etl-files",
     is_flag=True,
-    help="Also copy the internal files of the ETL, which must be stopped, to continue on the target.",
+    help="Also copy the internal files of the ETL, which must be stopped.",
 )
 @json_option
 @config_option
@@ -71,16 +71,16 @@ def copy(
 ) -> None:
     """Copy closed buckets to another storage, and verify each byte of the copy.
 
-    Each file is compared with the digest in the marker of its bucket, and read back from the target.
-    A bucket appears on the target with one rename. The command never replaces anything on the
+    Each file is compared with the digest in the marker of its bucket, and read back from the
+    target. A bucket appears on the target with one rename. The command never replaces anything on the
     target, and deletes nothing on the source. If it is interrupted, run it again: buckets that the
     target has are not copied again.
 
     Tombstones of removed buckets are also copied, so the chain of markers of each type is complete.
     With --from, the chain on the target begins at the first copied hour.
 
-    To continue the ETL on the target, stop the driver, run this command with --etl-files, and change
-    storage.root in the configuration of the ETL.
+    To continue the ETL on the target, stop the driver, run this command with --etl-files, and
+    change storage.root in the configuration of the ETL.
 
     \b
     Examples:

@@ -214,8 +214,8 @@ def summarize_buckets(config: Config, selection: BucketSelection, now_ms: int) -
     Returns:
         Rows sorted by type; types without a selected bucket are omitted. The keys are `type`,
         `buckets`, `events`, `proved`, `timed_out`, `forced`, `damaged`, `removed` (numbers of
-        buckets; removed ones also have a grade), `first_hour`, `last_hour` (of closed buckets), `next_hour`, `next_state`, `waits_for` and
-        `overdue_s` (of the next hour to close).
+        buckets; removed ones also have a grade), `first_hour`, `last_hour` (of closed buckets),
+        `next_hour`, `next_state`, `waits_for` and `overdue_s` (of the next hour to close).
 
     Raises:
         NotClosed: A pattern matches no event type.

@@ -175,7 +175,8 @@ def format_bucket_report(report: BucketReport) -> str:
     """
     word = "FAULT" if report.findings else "ok   "
     if report.is_removed and report.manifest is not None:
-        return f"{word} {report.type} {report.hour}: removed, {report.manifest.events} events had been in it"
+        events = report.manifest.events
+        return f"{word} {report.type} {report.hour}: removed, {events} events had been in it"
     return f"{word} {report.type} {report.hour}: {report.events} events, {report.size} bytes read"
 
 
