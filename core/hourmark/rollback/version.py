@@ -31,6 +31,7 @@ class OlderVersion:
         reads_unfinished_files: Whether its tailers can finish reading compressed log files, log
             files that were moved, and stored input of receivers, such as the syslog receiver.
         keeps_alarms: Whether its mirrors keep the alarms of an earlier run.
+        several_namenodes: Whether `storage.webhdfs` may contain several addresses.
     """
 
     name: str
@@ -43,6 +44,7 @@ class OlderVersion:
     references: bool
     reads_unfinished_files: bool
     keeps_alarms: bool
+    several_namenodes: bool = False
 
 
 VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(
