@@ -21,6 +21,8 @@ from hourmark_infra.checks.cli import (
 from hourmark_infra.checks.reports import describe_failed_tests
 from hourmark_infra.checks.running import Check, Output, run_checks
 
+pytestmark = pytest.mark.slow
+
 
 def marks_of(check: Check) -> str:
     return check.command[check.command.index("-m", 2) + 1]
