@@ -202,7 +202,7 @@ def test_a_few_failed_tests_are_repeated_alone(
     report = Path("report.xml")
     options = ("-o", "junit_family=xunit1", f"--junitxml={report}", "-p", "no:cacheprovider")
     command = (sys.executable, "-m", "pytest", "--numprocesses", "2", *options)
-    session = Check("some", command, report=report, repeats_max=2)
+    session = Check("some", command, report=report, repeats_max=2, folders=(".",))
     assert run_checks([[session]], tmp_path) == status
     said = capfd.readouterr().err
     assert ("passed only when they were repeated alone:" in said) == (status == 0)
