@@ -47,6 +47,24 @@ class OlderVersion:
     several_namenodes: bool = False
 
 
+# What came after 0.3.0, and which no released version knows. A new field or setting belongs here.
+_LATER_MARKER_FIELDS: Final = (
+    "checked",
+    "set_aside",
+    "set_aside_records",
+    "left_out",
+    "lacks",
+    "codec",
+    "parquet",
+)
+_LATER_SETTINGS: Final = (
+    "service.create_missing_topics",
+    "service.range_ahead_seconds",
+    "etl.avro_codec",
+    "etl.bucket_format",
+    "storage.ca",
+)
+
 VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(
     {
         "0.2.0": OlderVersion(
@@ -54,23 +72,11 @@ VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(
             ledger=2,
             checkpoints=(1,),
             parsers=(1,),
-            no_marker_fields=(
-                "lost",
-                "unknown",
-                "unrepeatable",
-                "checked",
-                "set_aside",
-                "set_aside_records",
-                "left_out",
-                "lacks",
-                "codec",
-                "parquet",
-            ),
+            no_marker_fields=("lost", "unknown", "unrepeatable", *_LATER_MARKER_FIELDS),
             no_range_fields=("record_start", "fields", "format", "ending"),
             no_settings=frozenset(
                 (
                     "registry.ca",
-                    "storage.ca",
                     "registry.certificate",
                     "registry.key",
                     "service.workers",
@@ -81,8 +87,6 @@ VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(
                     "service.body_seconds",
                     "service.idle_seconds",
                     "service.tokens_required",
-                    "service.create_missing_topics",
-                    "service.range_ahead_seconds",
                     "service.tls.*",
                     "tailer.second_state_dir",
                     "tailer.token_file",
@@ -109,9 +113,8 @@ VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(
                     "mirror.metrics_port",
                     "mirror.metrics_host",
                     "kafka.further_edges.*",
-                    "etl.avro_codec",
                     "types.first_hour",
-                    "etl.bucket_format",
+                    *_LATER_SETTINGS,
                 )
             ),
             references=False,
@@ -123,25 +126,9 @@ VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(
             ledger=5,
             checkpoints=(1, 2, 3),
             parsers=(1, 2),  # 3 parses more forms of syslog
-            no_marker_fields=(
-                "checked",
-                "set_aside",
-                "set_aside_records",
-                "left_out",
-                "lacks",
-                "codec",
-                "parquet",
-            ),
+            no_marker_fields=_LATER_MARKER_FIELDS,
             no_range_fields=("ending",),
-            no_settings=frozenset(
-                (
-                    "service.create_missing_topics",
-                    "service.range_ahead_seconds",
-                    "etl.avro_codec",
-                    "etl.bucket_format",
-                    "storage.ca",
-                )
-            ),
+            no_settings=frozenset(_LATER_SETTINGS),
             references=True,
             reads_unfinished_files=True,
             keeps_alarms=True,
