@@ -9,7 +9,7 @@ from tests.support.buckets import TYPE, Plan, make_event
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import MARKER, PreviousMarker
 from hourmark.records.tombstone import RemovedBucket
-from hourmark_etl.buckets.expiry import ExpiredDay, ExpiryPlan, remove_day
+from hourmark_etl.buckets.expiry import ExpiredDay, ExpiryPlan, plan_expiry, remove_day
 from hourmark_etl.buckets.tombstones import date_of
 from hourmark_etl.storage import Storage
 
@@ -33,6 +33,14 @@ def close_hours(storage: Storage, hours: Iterable[Hour], events: int = 2) -> dic
 def hours_of(*labels: str) -> list[Hour]:
     """Hours by their labels."""
     return [Hour.parse(label) for label in labels]
+
+
+def expire_days(storage: Storage, event_type: str, now_ms: int, days: int) -> list[str]:
+    """Remove all days of a type that are older than the retention, and return them."""
+    plan = plan_expiry(storage, event_type, days, 3600, now_ms)
+    for day in plan.expired:
+        remove_day(storage, plan, day, now_ms, "me@here")
+    return [day.date for day in plan.expired]
 
 
 def remove_bucket(storage: Storage, event_type: str, hour: Hour) -> None:

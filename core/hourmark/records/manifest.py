@@ -316,6 +316,11 @@ class Manifest(FrozenModel):
         """Return the codec of the bucket's files, or None if the bucket has no files."""
         return (self.codec or "zstandard") if self.files else None
 
+    @property
+    def all_files(self) -> tuple[BucketFile | ParquetFile, ...]:
+        """Return the Avro files and then the Parquet files; empty if the bucket has no events."""
+        return (*self.files, *self.parquet)
+
     def with_own_digest(self) -> Manifest:
         """Return a copy of the manifest with a digest of its content.
 

@@ -57,7 +57,7 @@ class RemovedBucket(FrozenModel):
             grade=manifest.grade,
             events=manifest.events,
             late=manifest.late,
-            bytes=sum(file.bytes for file in (*manifest.files, *manifest.parquet)),
+            bytes=sum(file.bytes for file in manifest.all_files),
             marker=marker.decode(),
         )
 

@@ -16,12 +16,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime as dt
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from hourmark.errors import Finding
 from hourmark.records.hours import Hour
-from hourmark.records.manifest import MARKER, Manifest, PreviousMarker
+from hourmark.records.manifest import MARKER
 from hourmark.records.self_digest import software_name
 from hourmark.records.tombstone import RemovedBucket, Tombstone, check_references
 from hourmark_etl.buckets.reader import (
@@ -57,6 +58,7 @@ class ExpiredDay:
         date: The day (UTC), such as `2026-11-21`.
         buckets: The buckets of the day, in ascending order.
         is_begun: Whether the day has a tombstone already, because an earlier removal did not end.
+            Some of its buckets may be gone.
     """
 
     date: str
@@ -112,7 +114,8 @@ def plan_expiry(
 ) -> ExpiryPlan:
     """Determine which days of an event type can be removed, without changing anything.
 
-    The last closed bucket of a type is never removed, and therefore neither is its day.
+    The last closed bucket of a type is never removed, and therefore neither is its day. A removal
+    that did not end is continued only if the day is older than the given retention.
 
     Args:
         storage: Storage with the buckets.
@@ -128,18 +131,17 @@ def plan_expiry(
         NotClosed: A folder of an expired day has no marker.
         BadMarker: A marker of an expired day is damaged.
         BadTombstone: A tombstone is damaged.
-        Finding: The chain of markers is broken, or a day before a removed one was not removed.
+        Finding: The chain of markers is broken.
         StorageError: Storage is unavailable or denies access.
     """
-    kept_from, removed = (
-        first_kept_date(now_ms, days),
-        list_removed_dates(storage, event_type),
-    )
+    kept_from, removed = first_kept_date(now_ms, days), list_removed_dates(storage, event_type)
     dates = list_dates(storage, event_type)
     begun = [
         ExpiredDay(date, tuple(tombstone.buckets), is_begun=True)
         for date in dates
-        if date in removed and (tombstone := find_tombstone(storage, event_type, date))
+        if date in removed
+        and date < kept_from
+        and (tombstone := find_tombstone(storage, event_type, date))
     ]
     remaining = [date for date in dates if date not in removed]
     old = [date for date in remaining if date < kept_from]
@@ -147,19 +149,10 @@ def plan_expiry(
         lambda date: _read_day(storage, event_type, date, bucket_seconds), old
     )
     found = [day for day in read_days if day.buckets]
-    if found and removed and found[0].date < removed[-1]:
-        raise Finding(
-            f"{event_type}: {removed[-1]} was removed, but the earlier day {found[0].date} exists; "
-            "days are removed in ascending order. Move the folder away if it was restored from a copy"
-        )
-    before = _last_removed(storage, event_type, removed)
-    _check_days(event_type, found, before)
-    if found:
-        following = _first_bucket_from(storage, event_type, kept_from, remaining, bucket_seconds)
-        if following is None:
-            found.pop()
-        else:
-            _check_follows(event_type, following, found[-1].buckets[-1].reference)
+    following = _first_bucket_from(storage, event_type, kept_from, remaining, bucket_seconds)
+    if found and following is None:
+        following = found.pop().buckets[0]
+    _check_chain(storage, event_type, found, removed, following)
     return ExpiryPlan(event_type, days, bucket_seconds, (*begun, *found))
 
 
@@ -180,38 +173,36 @@ def _read_bucket(storage: Storage, event_type: str, hour: Hour) -> RemovedBucket
     return RemovedBucket.from_marker(marker)
 
 
-def _last_removed(
-    storage: Storage, event_type: str, removed: Sequence[str]
-) -> PreviousMarker | None:
-    tombstone = find_tombstone(storage, event_type, removed[-1]) if removed else None
-    return None if tombstone is None else tombstone.buckets[-1].reference
-
-
-def _check_days(event_type: str, days: Sequence[ExpiredDay], before: PreviousMarker | None) -> None:
-    buckets = [bucket for day in days for bucket in day.buckets]
-    if not buckets:
-        return
-    if before is not None:
-        _check_follows(event_type, buckets[0], before)
+def _check_chain(
+    storage: Storage,
+    event_type: str,
+    found: Sequence[ExpiredDay],
+    removed: Iterable[str],
+    following: RemovedBucket | None,
+) -> None:
+    # Days that were removed may be before, between and after the found ones: a copy has buckets
+    # that the source removed later, and tombstones of days that were removed before they were
+    # copied.
+    days = {day.date: day.buckets for day in found}
+    dates = sorted({*days, *removed})
+    linked = [pair for pair in itertools.pairwise(dates) if not days.keys().isdisjoint(pair)]
+    buckets_of = days | {
+        date: tuple(tombstone.buckets)
+        for date in {*itertools.chain.from_iterable(linked)} - days.keys()
+        if (tombstone := find_tombstone(storage, event_type, date))
+    }
     try:
-        check_references(buckets)
+        for buckets in days.values():
+            check_references(buckets)
+        for before, after in linked:
+            check_references([*buckets_of[before][-1:], *buckets_of[after][:1]])
+        if found and following is not None and dates[-1] in days:
+            check_references([days[dates[-1]][-1], following])
     except ValueError as error:
-        raise _broken_chain(event_type, str(error)) from error
-
-
-def _check_follows(event_type: str, bucket: RemovedBucket, before: PreviousMarker) -> None:
-    if Manifest.decode(bucket.marker.encode()).previous != before:
-        raise _broken_chain(
-            event_type,
-            f"the marker of {bucket.hour} does not refer to the marker of {before.hour}",
-        )
-
-
-def _broken_chain(event_type: str, problem: str) -> Finding:
-    return Finding(
-        f"{event_type}: {problem}, so no bucket of the type is removed; `hourmark bucket verify "
-        f"{event_type}` lists all problems"
-    )
+        raise Finding(
+            f"{event_type}: {error}, so no bucket of the type is removed; `hourmark bucket verify "
+            f"{event_type}` lists all problems"
+        ) from error
 
 
 def _first_bucket_from(

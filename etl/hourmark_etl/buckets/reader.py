@@ -313,6 +313,31 @@ def find_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest | N
     return decode_manifest(storage, event_type, hour, content)
 
 
+def find_closed_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest | None:
+    """Return the manifest with which an hour was closed, even if its bucket was removed later.
+
+    Args:
+        storage: Storage with the buckets.
+        event_type: Event type of the bucket.
+        hour: Hour of the bucket.
+
+    Returns:
+        The manifest from the bucket's `_SUCCESS` file, or from the tombstone of a removed bucket;
+        None if the hour was not closed.
+
+    Raises:
+        BadMarker: The bucket's `_SUCCESS` file is not a valid manifest of this bucket.
+        BadTombstone: The bucket has no `_SUCCESS` file, and the tombstone of its day is damaged.
+        StorageError: Storage is unavailable or denies access.
+    """
+    try:
+        return read_manifest(storage, event_type, hour)
+    except BucketRemoved as error:
+        return Manifest.decode(error.bucket.marker.encode())
+    except NotClosed:
+        return None
+
+
 def list_bucket_files(storage: Storage, folder: str) -> dict[str, int]:
     """Return all files and folders in the folder of a bucket, including those in `_parquet`.
 

@@ -31,7 +31,7 @@ from hourmark_etl.buckets.reader import (
     BucketRemoved,
     NotClosed,
     decode_manifest,
-    find_manifest,
+    find_closed_manifest,
     read_marker,
 )
 from hourmark_etl.closing.attempts import (
@@ -264,7 +264,9 @@ class Publisher:
         # Yield the manifests of existing buckets, up to the first one that does not exist. An
         # invalid manifest raises a Finding: buckets never change, so another program wrote it.
         for f in chain:
-            if (manifest := find_manifest(self.storage, f.event_type, f.hour)) is None:
+            # A closer that was killed may have published it long ago, so that it was removed since.
+            manifest = find_closed_manifest(self.storage, f.event_type, f.hour)
+            if manifest is None:
                 return
             yield manifest
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from hourmark.records.hours import Hour
+from hourmark.records.manifest import MARKER
 from hourmark_etl.buckets.tombstones import BadTombstone, find_removed_bucket
 from hourmark_etl.ledger.closed import ClosedBucket
 from hourmark_etl.storage import Storage
@@ -43,6 +44,9 @@ def separate_removed(
     A late event of a removed bucket cannot be compared with it, and is kept. Without this function,
     its hour would wait until the bucket is restored.
 
+    A bucket that is removed between this call and the search cannot be read. The search then
+    returns a `Finding`, and the next call returns the bucket as removed.
+
     Args:
         storage: Storage with the buckets. Only tombstones are read.
         buckets: Closed buckets of one event type.
@@ -70,7 +74,8 @@ def _is_removed(storage: Storage, event_type: str, hour: Hour) -> bool:
     # A damaged tombstone proves nothing. If the bucket is gone, reading its files fails, and only
     # hours that need them wait.
     try:
-        return find_removed_bucket(storage, event_type, hour) is not None
+        is_named = find_removed_bucket(storage, event_type, hour) is not None
     except BadTombstone as error:
         _LOG.error("%s", error)
         return False
+    return is_named and not storage.exists(f"{hour.bucket_path(event_type)}/{MARKER}")

@@ -19,11 +19,9 @@ from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
 from hourmark_etl.buckets.reader import (
     BadMarker,
-    BucketRemoved,
-    NotClosed,
+    find_closed_manifest,
     list_hours,
     list_types,
-    read_manifest,
 )
 from hourmark_etl.buckets.tombstones import BadTombstone
 from hourmark_etl.errors import DamagedRow, Unreadable
@@ -395,7 +393,7 @@ def _marker_problem(
             str(make_damaged_bucket_error(event_type, hour.start_s)),
         )
     try:
-        found = _stored_manifest(storage, event_type, hour)
+        found = find_closed_manifest(storage, event_type, hour)
         if found is not None and found == known:
             return None
         if found is None:
@@ -416,16 +414,6 @@ def _marker_problem(
     except (BadMarker, BadTombstone, ContentLost) as error:
         detail = str(error)
     return LedgerFinding(kind, f"{event_type} {hour}", detail)
-
-
-def _stored_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest | None:
-    # That of a removed bucket is in a tombstone.
-    try:
-        return read_manifest(storage, event_type, hour)
-    except BucketRemoved as error:
-        return Manifest.decode(error.bucket.marker.encode())
-    except NotClosed:
-        return None
 
 
 def check_files(database: Database, storage: Storage) -> Iterator[LedgerFinding]:

@@ -281,7 +281,7 @@ def _removed_bucket(event_type: str, date: str, entry: Mapping[str, Any]) -> Sto
     digest = hashlib.blake2b(written, digest_size=16).hexdigest()
     bucket = _parse_bucket(match, path, written, digest)
     marker = bucket.marker
-    size = sum(file.bytes for file in (*marker.files, *marker.parquet))
+    size = sum(file.bytes for file in marker.files) + sum(file.bytes for file in marker.parquet)
     said = (entry["blake2b"], entry["grade"], entry["events"], entry["late"], entry["bytes"])
     if said != (digest, marker.grade, marker.events, marker.late, size):
         raise ValueError(f"its entry of {entry['hour']} differs from the marker")

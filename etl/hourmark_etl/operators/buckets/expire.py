@@ -20,6 +20,7 @@ from hourmark_etl.buckets.expiry import SETTING, ExpiredDay, ExpiryPlan, plan_ex
 from hourmark_etl.buckets.reader import NotClosed, list_types
 from hourmark_etl.humanize import format_count
 from hourmark_etl.operators.buckets.text import format_table
+from hourmark_etl.operators.dead_letter_reader import ReadProgress
 from hourmark_etl.options import print_lines
 from hourmark_etl.storage import Storage, StorageError, open_storage
 
@@ -61,21 +62,23 @@ def expire(event_type: str | None, execute: bool, as_json: bool, config: Config)
     storage, now_ms = open_storage(config.storage), SystemClock().now_ms()
     rows: list[dict[str, Any]] = []
     problems: list[str] = []
-    for name in [event_type] if event_type is not None else sorted(retention):
-        try:
-            plan = plan_expiry(
-                storage, name, retention[name], config.parsing.bucket_seconds, now_ms
-            )
-            for day, state in _carry_out(storage, plan, now_ms, execute=execute):
-                rows.append(_row(plan, day, state))
-        except StorageError:
-            raise
-        except (Finding, NotClosed) as error:
-            problems.append(str(error))
-    if as_json:
-        print_json(rows)
-    elif rows:
-        print_lines(format_table(rows, _COLUMNS, _LEFT))
+    try:
+        for name in [event_type] if event_type is not None else sorted(retention):
+            try:
+                plan = plan_expiry(
+                    storage, name, retention[name], config.parsing.bucket_seconds, now_ms
+                )
+                for day, state in _carry_out(storage, plan, now_ms, execute=execute):
+                    rows.append(_row(plan, day, state))
+            except StorageError:
+                raise
+            except (Finding, NotClosed) as error:
+                problems.append(str(error))
+    finally:  # what was removed before an error, too
+        if as_json:
+            print_json(rows)
+        elif rows:
+            print_lines(format_table(rows, _COLUMNS, _LEFT))
     _print_summary(storage, config, rows, execute=execute)
     if problems:
         raise Finding("; ".join(problems))
@@ -85,9 +88,16 @@ def _carry_out(
     storage: Storage, plan: ExpiryPlan, now_ms: int, *, execute: bool
 ) -> Iterator[tuple[ExpiredDay, str]]:
     by = f"{getpass.getuser()}@{socket.gethostname()}"
+    progress = ReadProgress(
+        len(plan.expired),
+        lambda text: click.echo(text, err=True),
+        f"days of {plan.event_type}",
+        "removed",
+    )
     for day in plan.expired:
         if execute:
             remove_day(storage, plan, day, now_ms, by)
+            progress.count_step()
         yield day, "removed" if execute else "unfinished" if day.is_begun else "expired"
 
 

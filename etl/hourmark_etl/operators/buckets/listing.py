@@ -23,7 +23,7 @@ from hourmark.config.redaction import redact
 from hourmark.errors import HourmarkError, UsageError
 from hourmark.printing import cut_text
 from hourmark.records.hours import Hour
-from hourmark.records.manifest import Grade, Manifest
+from hourmark.records.manifest import MARKER, Grade, Manifest
 from hourmark.rules.event_types import DEAD_LETTERS
 from hourmark_etl.buckets.expiry import RETENTION_MS_MIN
 from hourmark_etl.buckets.reader import (
@@ -31,11 +31,16 @@ from hourmark_etl.buckets.reader import (
     BucketRemoved,
     NotClosed,
     is_between,
+    list_dates,
     list_hours,
     list_types,
     read_manifest,
 )
-from hourmark_etl.buckets.tombstones import list_removed_dates, read_removed_buckets
+from hourmark_etl.buckets.tombstones import (
+    find_tombstone,
+    list_removed_dates,
+    read_removed_buckets,
+)
 from hourmark_etl.humanize import format_duration
 from hourmark_etl.ledger.bucket_rows import (
     BucketRow,
@@ -394,25 +399,26 @@ def _ledger_rows(
         first_s = selection.first.start_s if selection.first else 0
         ends_s = {f.event_type: _end_of_closed_s(f, selection) for f in found}
         hour_of = functools.cache(functools.partial(Hour, length_s=length_s))
-        removed = _removed_dates(open_storage(config.storage), list(ends_s), selection, now_ms)
+        removed = _list_removed(open_storage(config.storage), list(ends_s), selection, now_ms)
         with database.reading() as connection:
             for row in select_bucket_rows(connection, ends_s, first_s, selection.grade_names):
                 known = _known_row(row, hour_of(row.hour_s))
-                if known["state"] == CLOSED and (row.event_type, known["hour"][:10]) in removed:
+                names = ((row.event_type, known["hour"]), (row.event_type, known["hour"][:10]))
+                if known["state"] == CLOSED and not removed.isdisjoint(names):
                     known["state"] = REMOVED
                 yield known, True
 
 
-def _removed_dates(
+def _list_removed(
     storage: Storage, types: Sequence[str], selection: BucketSelection, now_ms: int
 ) -> set[tuple[str, str]]:
-    # Pairs of type and day whose buckets are removed, which the ledger does not know. A day that
-    # ended less than a day ago cannot be.
+    # Pairs of type and day whose buckets are removed, which the ledger does not know; or of type
+    # and hour, if the day still has a folder. A day that ended less than a day ago cannot be removed.
     if selection.first is not None and now_ms - selection.first.end_ms < RETENTION_MS_MIN:
         return set()
     try:
-        dates = map_concurrently(lambda name: list_removed_dates(storage, name), types)
-        return {(name, day) for name, of in zip(types, dates, strict=True) for day in of}
+        found = map_concurrently(lambda name: _list_removed_of_type(storage, name), types)
+        return {(name, label) for name, of in zip(types, found, strict=True) for label in of}
     except HourmarkError as error:
         click.echo(
             f"removed buckets are listed as closed, because the storage cannot be read: "
@@ -420,6 +426,23 @@ def _removed_dates(
             err=True,
         )
         return set()
+
+
+def _list_removed_of_type(storage: Storage, event_type: str) -> set[str]:
+    days = {*list_removed_dates(storage, event_type)}
+    unfinished = days.intersection(list_dates(storage, event_type) if days else ())
+    labels = days - unfinished
+    for date in unfinished:
+        if tombstone := find_tombstone(storage, event_type, date):
+            labels |= {
+                bucket.hour
+                for bucket in tombstone.buckets
+                if not storage.exists(
+                    f"{Hour.parse(bucket.hour, tombstone.bucket_seconds).bucket_path(event_type)}/"
+                    f"{MARKER}"
+                )
+            }
+    return labels
 
 
 def _end_of_closed_s(f: Frontier, selection: BucketSelection) -> int:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
+
 import pytest
-from tests.support.bucket_chains import close_hours, hours_of
+from tests.support.bucket_chains import close_hours, expire_days, hours_of
 from tests.support.buckets import TYPE
 from tests.support.interrupted_storage import InterruptedStorage, Killed
 from tests.support.memory_storage import MemoryStorage
@@ -17,13 +21,13 @@ from hourmark_etl.buckets.copying import (
     copy_folder,
     list_earlier_runs,
 )
-from hourmark_etl.buckets.expiry import plan_expiry, remove_day
 from hourmark_etl.buckets.reader import BucketRemoved, list_hours, read_marker
 from hourmark_etl.buckets.verify import verify_bucket
 from hourmark_etl.recovery.storage_scan import read_chain
 from hourmark_etl.storage import Storage
 
 HOURS = hours_of("2026-11-01T22", "2026-11-01T23", "2026-11-02T05", "2026-11-03T00")
+NOW_MS = Hour.parse("2026-11-05T00").start_s * 1000  # with 2 days, only the last one is kept
 
 
 def _copy(source: Storage, target: Storage, run: str = "run") -> list[CopyOutcome]:
@@ -59,15 +63,89 @@ def test_a_copy_has_the_same_bytes_and_chain(source: MemoryStorage) -> None:
 
 def test_removed_buckets_are_copied_as_tombstones(source: MemoryStorage) -> None:
     target = MemoryStorage()
-    now_ms = Hour.parse("2026-11-05T00").start_s * 1000
-    plan = plan_expiry(source, TYPE, 2, 3600, now_ms)
-    for day in plan.expired:
-        remove_day(source, plan, day, now_ms, "me@here")
+    expire_days(source, TYPE, NOW_MS, days=2)
     assert _copy(source, target) == [CopyOutcome.COPIED]
     with pytest.raises(BucketRemoved):
         read_marker(target, TYPE, HOURS[0])
     assert read_chain(target, TYPE, 3600) == read_chain(source, TYPE, 3600)
     assert verify_bucket(target, TYPE, HOURS[-1]).findings == ()
+
+
+def test_a_target_with_a_longer_retention_keeps_its_buckets(source: MemoryStorage) -> None:
+    target = MemoryStorage()
+    _copy(source, target)
+    before = _buckets(target)
+    assert expire_days(source, TYPE, NOW_MS, days=2) == ["2026-11-01", "2026-11-02"]
+    assert _copy(source, target, "again") == [CopyOutcome.PRESENT]
+    assert _buckets(target) == before, "no tombstone either, as nothing was removed there"
+
+
+def test_what_the_target_removed_by_its_own_retention_is_not_copied_again(
+    source: MemoryStorage,
+) -> None:
+    target = MemoryStorage()
+    _copy(source, target)
+    expire_days(target, TYPE, NOW_MS, days=2)
+    before = _buckets(target)
+    removed, present = CopyOutcome.REMOVED, CopyOutcome.PRESENT
+    assert _copy(source, target, "again") == [removed, removed, removed, present]
+    expire_days(source, TYPE, NOW_MS + 5, days=2)
+    assert _copy(source, target, "third") == [present]
+    assert _buckets(target) == before, "each has its own tombstone of the same buckets"
+
+
+@pytest.mark.parametrize("copied", range(5))
+@pytest.mark.parametrize("retention", [None, 3, 30])
+def test_a_copy_goes_on_after_the_source_removed_what_was_not_copied(
+    source: MemoryStorage, copied: int, retention: int | None
+) -> None:
+    target, expected = MemoryStorage(), read_chain(source, TYPE, 3600)
+    copier = BucketCopier(source, target, "first")
+    assert len(list(copier.copy_buckets(TYPE, HOURS[:copied]))) == copied
+    expire_days(source, TYPE, NOW_MS, days=2)
+    _copy(source, target, "second")
+    assert read_chain(target, TYPE, 3600) == expected
+    assert list_hours(target, TYPE, 3600) == sorted({*HOURS[:copied], HOURS[-1]})
+    if retention is not None:  # what the target still has is older than 3 days, but not than 30
+        expire_days(target, TYPE, NOW_MS + 86_400_000, days=retention)
+        assert read_chain(target, TYPE, 3600) == expected
+        kept = HOURS[:copied] if retention == 30 else []
+        assert list_hours(target, TYPE, 3600) == sorted({*kept, HOURS[-1]})
+
+
+@pytest.mark.parametrize("step", range(7))
+def test_buckets_that_the_source_removes_while_they_are_copied_become_tombstones(
+    source: MemoryStorage, step: int
+) -> None:
+    class Expiring(MemoryStorage):
+        created = 0
+
+        @contextmanager
+        def create(self, path: str, *, unpublished: bool = False) -> Iterator[BinaryIO]:
+            with super().create(path, unpublished=unpublished) as file:
+                if self.created == step:
+                    expire_days(source, TYPE, NOW_MS, days=2)
+                self.created += 1
+                yield file
+
+    target, expected = Expiring(), read_chain(source, TYPE, 3600)
+    _copy(source, target)
+    assert read_chain(target, TYPE, 3600) == expected
+    assert not any(verify_bucket(target, TYPE, hour).findings for hour in HOURS)
+
+
+def test_a_plan_of_a_copy_changes_nothing(source: MemoryStorage) -> None:
+    target = MemoryStorage()
+    expire_days(source, TYPE, NOW_MS, days=3)
+    list(BucketCopier(source, target, "first").copy_buckets(TYPE, HOURS[2:3]))
+    before = target.snapshot()
+    copier = BucketCopier(source, target, "plan")
+    assert copier.list_missing_tombstones(TYPE) == ["2026-11-01"]
+    assert [outcome for *_, outcome in copier.plan_buckets(TYPE, HOURS[1:])] == [
+        CopyOutcome.PRESENT,
+        CopyOutcome.COPIED,
+    ], "the removed one is not listed"
+    assert target.snapshot() == before
 
 
 def test_a_damaged_file_of_the_source_is_not_published(source: MemoryStorage) -> None:

@@ -147,13 +147,31 @@ def test_a_lost_bucket_stops_the_removal(lost: int) -> None:
         _plan(storage)
 
 
-def test_a_bucket_before_removed_days_stops_the_removal() -> None:
+def test_a_bucket_of_another_chain_before_removed_days_stops_the_removal() -> None:
     storage = MemoryStorage()
     close_hours(storage, HOURS)
     _expire(storage)
     close_hours(storage, hours_of("2026-10-01T00"))
-    with pytest.raises(Finding, match="2026-11-02 was removed, but the earlier day 2026-10-01"):
+    with pytest.raises(Finding, match="2026-11-01T22 does not refer to the marker of 2026-10-01"):
         _plan(storage)
+
+
+@pytest.mark.parametrize(
+    "restored", [("2026-11-01",), ("2026-11-02",), ("2026-11-01", "2026-11-02")]
+)
+def test_restored_days_can_be_removed_again(restored: tuple[str, ...]) -> None:
+    storage = MemoryStorage()
+    close_hours(storage, HOURS)
+    files = storage.content(TYPE)
+    _expire(storage)
+    for date in restored:
+        for name, content in files.items():
+            if f"date={date}" in name:
+                storage.write_new(name, content)
+        storage.delete(f"{TYPE}/_removed/{date}.json")
+    assert _findings(storage) == []
+    assert _expire(storage) == [*restored]
+    assert _findings(storage) == [] and list_hours(storage, TYPE, 3600) == HOURS[-1:]
 
 
 def test_later_days_follow_the_tombstone() -> None:
@@ -166,7 +184,7 @@ def test_later_days_follow_the_tombstone() -> None:
 
 def test_a_damaged_tombstone_is_reported_and_nothing_is_removed() -> None:
     storage = MemoryStorage()
-    close_hours(storage, HOURS)
+    close_hours(storage, [*HOURS, *hours_of("2026-11-04T00")])
     _expire(storage)
     storage.damage(f"{TYPE}/_removed/2026-11-02.json")
     with pytest.raises(BadTombstone, match="restore the file from a copy"):
@@ -224,6 +242,34 @@ def test_a_removal_is_finished_after_a_crash_at_each_step(applied: bool) -> None
         _expire(storage)
         assert _findings(storage) == []
         assert storage.snapshot().files.keys() == whole.snapshot().files.keys()
+
+
+def test_an_unfinished_removal_of_a_day_that_is_kept_now_is_not_continued() -> None:
+    storage = InterruptedStorage(applied=True)
+    markers = close_hours(storage, HOURS)
+    storage.dies_at = storage.changes + 1  # the marker of the first bucket
+    with pytest.raises(Killed):
+        _expire(storage)
+    storage.dies_at = None
+    assert _plan(storage, days=30).expired == (), "the retention was extended"
+    for hour in HOURS[1:]:
+        assert storage.read(f"{hour.bucket_path(TYPE)}/{MARKER}") == markers[hour]
+    assert _expire(storage) == ["2026-11-01", "2026-11-02"]
+    assert _findings(storage) == []
+
+
+@pytest.mark.parametrize(("first", "second"), [(10, 9), (9, 10)])
+def test_a_changed_retention_removes_the_days_that_are_older_now(first: int, second: int) -> None:
+    storage = MemoryStorage()
+    close_hours(storage, [*HOURS, *hours_of("2026-11-04T00", "2026-11-05T00")])
+    for days in (first, second):
+        plan = _plan(storage, days=days)
+        for day in plan.expired:
+            remove_day(storage, plan, day, NOW_MS, "me@here")
+    tombstone = find_tombstone(storage, TYPE, "2026-11-03")
+    assert tombstone is not None and tombstone.days == 9
+    assert _findings(storage) == []
+    assert list_hours(storage, TYPE, 3600) == hours_of("2026-11-04T00", "2026-11-05T00")
 
 
 def test_two_processes_may_remove_the_same_day() -> None:

@@ -78,3 +78,16 @@ def test_files_are_needed_where_the_index_is_not_enough(world: World) -> None:
     assert separate_removed(world.storage, closed, 3600).searchable == closed
     found = separate_removed(world.storage, closed, 3600, needs_files=True)
     assert found.removed == closed and found.unknown_hours == {FIRST}
+
+
+def test_a_bucket_whose_removal_has_not_reached_it_is_searched(
+    world: World, storage: MemoryStorage
+) -> None:
+    world.close(FIRST, world.stage(IDS), indexed=False)
+    before = storage.content(FIRST.bucket_path("click"))
+    remove_bucket(storage, "click", FIRST)
+    for name, content in before.items():  # as after a crash: the tombstone, and all files
+        storage.write_new(name, content)
+    assert separate_removed(storage, _closed(world), 3600).removed == ()
+    manifest = world.close(LATER, world.stage([*IDS[:3], *some_ids(2, LATER)]))
+    assert (manifest.late, manifest.duplicates_removed) == ({}, 3)

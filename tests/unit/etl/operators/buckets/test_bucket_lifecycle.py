@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from click.testing import CliRunner, Result
@@ -16,7 +17,7 @@ from hourmark.records.manifest import MARKER
 from hourmark_etl.buckets.reader import BucketRemoved, list_hours
 from hourmark_etl.operators.buckets.cli import bucket
 from hourmark_etl.operators.buckets.exits import BucketExit
-from hourmark_etl.storage import LocalDisk
+from hourmark_etl.storage import BadBlocks, LocalDisk
 
 HOURS = hours_of("2025-11-01T22", "2025-11-01T23", "2025-11-03T00", "2025-11-03T01")
 Run = Callable[..., Result]
@@ -109,8 +110,44 @@ def test_copy_verifies_and_repeats(storage: LocalDisk, run: Run, tmp_path: Path)
     assert (again["types"][0]["copied"], again["types"][0]["present"]) == (0, 4)
 
 
+def test_a_dry_run_of_a_copy_changes_nothing(storage: LocalDisk, run: Run, tmp_path: Path) -> None:
+    new = tmp_path / "new.toml"
+    new.write_text(f'[storage]\nroot = "file://{tmp_path}/new"\n')
+    run("expire", "--execute")
+    printed = run("copy", "--to-config", str(new), "--dry-run", "--json")
+    found = json.loads(printed.stdout)
+    assert (found["types"][0]["copied"], found["types"][0]["tombstones"]) == (2, 1)
+    assert found["types"][0]["bytes_copied"] > 0 and found["dry_run"]
+    assert "nothing was copied" in printed.stderr
+    assert not (tmp_path / "new").exists()
+    refused = run("copy", "--to-config", str(new), "--dry-run", "--etl-files")
+    assert isinstance(refused.exception, UsageError)
+    assert list_hours(storage, TYPE, 3600) == HOURS[2:]
+
+
+def test_what_was_done_before_an_error_is_printed(
+    storage: LocalDisk, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = tmp_path / "new.toml"
+    new.write_text(f'[storage]\nroot = "file://{tmp_path}/new"\n')
+    real, lost = LocalDisk.open, f"{HOURS[2].bucket_path(TYPE)}/part-00000.avro"
+
+    def opened(self: LocalDisk, path: str, *, size: int | None = None) -> BinaryIO:
+        if path == lost:
+            raise BadBlocks(path, self.url(path), "no live replica has it")
+        return real(self, path, size=size)
+
+    monkeypatch.setattr(LocalDisk, "open", opened)
+    result = run("copy", "--to-config", str(new), "--json")
+    assert isinstance(result.exception, BadBlocks)
+    assert json.loads(result.stdout)["types"][0]["copied"] == 2
+
+
 @pytest.mark.usefixtures("storage")
-def test_copy_to_the_same_root_is_refused(run: Run, file: Path) -> None:
-    result = run("copy", "--to-config", str(file))
+@pytest.mark.parametrize("folder", ["root", "root/archive", ""])
+def test_copy_to_the_same_root_or_into_it_is_refused(run: Run, tmp_path: Path, folder: str) -> None:
+    new = tmp_path / "new.toml"
+    new.write_text(f'[storage]\nroot = "file://{tmp_path}/{folder}"\n')
+    result = run("copy", "--to-config", str(new))
     assert isinstance(result.exception, UsageError)
-    assert "the root to copy from" in str(result.exception)
+    assert "neither may contain the other" in str(result.exception)
