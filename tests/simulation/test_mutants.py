@@ -35,7 +35,7 @@ from hourmark_etl.ledger import batches, tables
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.model import EventTotals, Frontier, HourState, StagedBatch
 from hourmark_etl.staging import stage
-from hourmark_etl.storage import Storage
+from hourmark_etl.storage import FolderStorage, Storage
 
 HISTORIES_MAX = 40
 # The rules of a cut know no leaders, no values and no records of outsiders, and each action more
@@ -106,11 +106,11 @@ def zombie_closer(patch: pytest.MonkeyPatch) -> None:
     """Publishing overwrites what is there."""
     real = attempts.publish_prepared
 
-    def publish(storage: Storage, frontier: Frontier, manifest: Manifest) -> Manifest:
+    def publish(storage: FolderStorage, frontier: Frontier, manifest: Manifest) -> Manifest:
         storage.delete(frontier.hour.bucket_path(frontier.event_type))
         return real(storage, frontier, manifest)
 
-    patch.setattr("hourmark_etl.closing.publishing.publish_prepared", publish)
+    patch.setattr("hourmark_etl.closing.attempts.publish_prepared", publish)
 
 
 def cut_by_time(patch: pytest.MonkeyPatch) -> None:

@@ -23,9 +23,9 @@ from hourmark.config.loading import Config
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
 from hourmark_etl.buckets.reader import Event, read_events
-from hourmark_etl.closing.attempts import prepare_bucket, publish_prepared
 from hourmark_etl.closing.bucket_manifest import build_manifest
 from hourmark_etl.closing.engine import Engine
+from hourmark_etl.closing.publication_choice import open_publication
 from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.closing.write.id_indexes import publish_indexes
 from hourmark_etl.closing.write.writing import SealedHour
@@ -157,8 +157,9 @@ class World:
 
 def publish(storage: Storage, f: Frontier, written: WrittenHour, manifest: Manifest) -> Manifest:
     """As an attempt does with an hour of its own."""
-    prepare_bucket(storage, f, written, manifest)
-    return publish_prepared(storage, f, manifest)
+    publication = open_publication(storage)
+    prepared = publication.prepare(f, written, manifest)
+    return next(publication.publish([prepared], is_folder_complete=False))
 
 
 def frontier(hour: Hour) -> Frontier:

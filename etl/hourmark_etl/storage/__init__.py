@@ -1,18 +1,23 @@
 """Storage of staged files and closed buckets, behind one interface, `Storage`.
 
-Backends are the local disk and HDFS; object stores are planned. Publishing a bucket depends on
-`Storage.rename_new`, which moves a folder atomically and fails if the target exists. All
-implementations pass the same test suite, tests/integration/test_storage_contract.py.
+Backends are the local disk, HDFS and object stores. Publishing a bucket depends on one atomic
+operation that fails if the target exists: `FolderStorage.rename_new` moves a folder, and
+`ObjectStorage.write_new` creates an object. All implementations pass the same test suite,
+tests/integration/test_storage_contract.py.
 
-| module          | content                                                          |
-|-----------------|------------------------------------------------------------------|
-| `interface`     | the protocol and the guarantees of each method                   |
-| `errors`        | the exception hierarchy                                          |
-| `paths`         | validation of paths                                              |
-| `local_disk`    | the backend for `file:///…`                                      |
-| `webhdfs`       | the backend for `hdfs://…`, over WebHDFS                         |
-| `webhdfs_http`  | WebHDFS requests and retries                                     |
-| `webhdfs_files` | streaming uploads and downloads                                  |
+| module           | content                                                         |
+|------------------|-----------------------------------------------------------------|
+| `interface`      | the protocols and the guarantees of each method                 |
+| `errors`         | the exception hierarchy                                         |
+| `paths`          | validation of paths                                             |
+| `local_disk`     | the backend for `file:///…`                                     |
+| `webhdfs`        | the backend for `hdfs://…`, over WebHDFS                        |
+| `webhdfs_http`   | WebHDFS requests and retries                                    |
+| `webhdfs_files`  | streaming uploads and downloads                                 |
+| `object_storage` | the backend for object stores                                   |
+| `object_client`  | the requests to an object store, as a port                      |
+| `obstore_client` | the client for S3                                               |
+| `race_probe`     | verifies that conditional puts have one winner                  |
 """
 
 from __future__ import annotations
@@ -33,6 +38,7 @@ from hourmark_etl.storage.errors import (
     StorageError,
 )
 from hourmark_etl.storage.interface import (
+    FolderStorage,
     Storage,
     StorageEntry,
     delete_all,
@@ -40,6 +46,7 @@ from hourmark_etl.storage.interface import (
     map_concurrently,
 )
 from hourmark_etl.storage.local_disk import LocalDisk
+from hourmark_etl.storage.object_storage import ObjectStorage
 from hourmark_etl.storage.webhdfs import WebHdfs
 
 __all__ = [
@@ -47,9 +54,11 @@ __all__ = [
     "AlreadyExists",
     "BadBlocks",
     "ContentLost",
+    "FolderStorage",
     "LocalDisk",
     "NoSpace",
     "NotFound",
+    "ObjectStorage",
     "SafeMode",
     "Storage",
     "StorageEntry",
