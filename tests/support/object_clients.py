@@ -66,13 +66,17 @@ class FaultyClient(ObjectClient):
         self.client, self.faults = client, faults or {}
         self.changes: list[str] = []
         self.late: list[Callable[[], object]] = []
+        self.is_killed = False
         self.before_change: Callable[[int], None] = lambda number: None
 
     def _change(self, key: str, request: Callable[[], Any]) -> Any:
+        if self.is_killed:
+            raise Killed
         self.changes.append(key)
         number = len(self.changes)
         self.before_change(number)
         fault = self.faults.get(number)
+        self.is_killed = fault in ("killed before", "killed after")
         if fault == "killed before":
             raise Killed
         if fault == "late":

@@ -658,26 +658,34 @@ class TailerSettings(FrozenModel):
 
 
 class StorageSettings(FrozenModel):
-    """Settings of the storage (HDFS or a local folder) for the buckets of events.
+    """Settings of the storage (HDFS, S3 or a local folder) for the buckets of events.
 
     The ETL writes buckets and temporary files there, and `hourmark bucket` reads from there. The
-    settings are the URL of the root folder, the NameNode's address, the user and the replication.
+    settings are the URL of the root folder, and for HDFS the NameNode's address, the user and the
+    replication. Credentials for S3 are not settings: they come from the environment, such as
+    AWS_ACCESS_KEY_ID, or from the role of the instance.
     """
 
     root: str = "hdfs://127.0.0.1:8020/hourmark"
-    """URL of the root folder, as hdfs://host:port/path or file:///path."""
+    """URL of the root folder, as hdfs://host:port/path, s3://bucket/path or file:///path."""
     webhdfs: str = "http://127.0.0.1:9870"
     """HTTP address of the NameNode. It is used if `root` is an hdfs:// URL."""
     user: str = ""
     """HDFS user. If empty, the user of the process is used."""
     replication: Positive = 3
     """Replication factor of files. Use 1 only if HDFS has a single DataNode."""
+    s3_endpoint: str = ""
+    """HTTP address of a store with the API of S3. If empty, AWS is used. The setting is used if
+    `root` is an s3:// URL.
+    """
+    s3_region: str = ""
+    """Region of the S3 bucket. If empty, the environment variable AWS_REGION is used."""
 
     @field_validator("root")
     @classmethod
     def _known_scheme(cls, value: str) -> str:
-        if not value.startswith(("hdfs://", "file:///")):
-            raise ValueError("allowed: hdfs://host:port/path or file:///path")
+        if not value.startswith(("hdfs://", "s3://", "file:///")):
+            raise ValueError("allowed: hdfs://host:port/path, s3://bucket/path or file:///path")
         return value.rstrip("/")
 
 

@@ -16,11 +16,12 @@ import dataclasses
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
 from hourmark.errors import Finding
+from hourmark.records.hours import Hour
 from hourmark.records.manifest import MARKER, Manifest
 from hourmark_etl.buckets.reader import decode_manifest, find_manifest
 from hourmark_etl.closing.bucket_manifest import name_files
@@ -60,13 +61,37 @@ class Selection(BaseModel):
     sources: dict[str, str]
 
 
-def selection_path(frontier: Frontier) -> str:
+class _Bucket(NamedTuple):
+    event_type: str
+    hour: Hour
+
+    @property
+    def folder(self) -> str:
+        return self.hour.bucket_path(self.event_type)
+
+
+def selection_path(event_type: str, hour: Hour) -> str:
     """Return the path of the selection of an hour, relative to the storage root.
 
     Args:
-        frontier: Event type and hour of the bucket.
+        event_type: Event type of the bucket.
+        hour: Hour of the bucket.
     """
-    return f"{SELECTIONS_FOLDER}/{frontier.hour.bucket_path(frontier.event_type)}.json"
+    return f"{SELECTIONS_FOLDER}/{hour.bucket_path(event_type)}.json"
+
+
+def record_path(event_type: str, hour: Hour, attempt: str) -> str:
+    """Return the path of the record that an attempt may be selected for an hour.
+
+    The record exists at least until a selected attempt has become a bucket, so that interrupted
+    publications are found without a list of all selections.
+
+    Args:
+        event_type: Event type of the bucket.
+        hour: Hour of the bucket.
+        attempt: Id of the publishing attempt.
+    """
+    return f"{ATTEMPTS_FOLDER}/{attempt}/{hour.bucket_path(event_type)}/{MARKER}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,6 +109,8 @@ class SelectPublication(BucketPublication):
         self, frontier: Frontier, written_hour: WrittenHour, manifest: Manifest
     ) -> PreparedBucket:
         check_publishable(written_hour)
+        record = record_path(frontier.event_type, frontier.hour, manifest.attempt)
+        self.storage.write_new(record, manifest.encode())
         sources = {name: file.path for name, file in name_files(written_hour.files)}
         wanted = {file.name: file.bytes for file in manifest.files}
         found = dict(zip(sources, map_concurrently(self._size, sources.values()), strict=True))
@@ -106,13 +133,31 @@ class SelectPublication(BucketPublication):
             yield self._select(bucket) if published is None else published
 
     def find(self, frontier: Frontier) -> Manifest | None:
-        if published := find_manifest(self.storage, frontier.event_type, frontier.hour):
-            return published
-        try:
-            selection = self._read_selection(frontier)
-        except NotFound:
-            return None
-        return self._complete(frontier, selection)
+        return self._find(_Bucket(frontier.event_type, frontier.hour))
+
+    def complete_interrupted(self) -> list[Manifest]:
+        """Complete all publications that were interrupted after an attempt had been selected.
+
+        Call this function before the ledger is compared with the buckets on storage, and before a
+        lost ledger is rebuilt. Afterwards, each selected attempt has a marker. The ledger is not
+        needed, and other closers may do the same at the same time.
+
+        Returns:
+            The manifests of the buckets for which a record of an attempt exists, including buckets
+            that were already complete.
+
+        Raises:
+            Finding: A record is not a manifest, or a bucket cannot be completed.
+            StorageError: A storage operation failed.
+        """
+        completed = []
+        for path in self.storage.list_files(ATTEMPTS_FOLDER):
+            if path.endswith(f"/{MARKER}"):
+                with suppress(NotFound):  # the publication has been completed since
+                    bucket = self._read_record(path)
+                    if manifest := self._find(bucket):
+                        completed.append(manifest)
+        return completed
 
     def list_attempts(self) -> list[str]:
         return [
@@ -124,36 +169,56 @@ class SelectPublication(BucketPublication):
         if is_closed:
             self.storage.delete(f"{ATTEMPTS_FOLDER}/{attempt}")
 
+    def _find(self, bucket: _Bucket) -> Manifest | None:
+        if published := find_manifest(self.storage, *bucket):
+            return published
+        try:
+            selection = self._read_selection(bucket)
+        except NotFound:
+            return None
+        return self._complete(bucket, selection)
+
+    def _read_record(self, path: str) -> _Bucket:
+        content = self.storage.read(path)
+        try:
+            manifest = Manifest.decode(content)
+            return _Bucket(manifest.type, Hour.parse(manifest.hour, manifest.bucket_seconds))
+        except ValueError as error:
+            raise Finding(
+                f"{self.storage.url(path)} is not a manifest: {error}. Restore it from a copy. If "
+                "there is none, and the hour that its path names has a bucket, delete it"
+            ) from error
+
     def _size(self, path: str) -> int:
         try:
             return self.storage.size(path)
         except NotFound:
             return -1
 
-    def _select(self, bucket: PreparedBucket) -> Manifest:
-        frontier, folder = bucket.frontier, _folder(bucket.frontier)
-        if strays := [entry.name for entry in list_if_exists(self.storage, folder)]:
-            if published := self.find(frontier):  # another closer was faster
+    def _select(self, prepared: PreparedBucket) -> Manifest:
+        bucket = _Bucket(prepared.frontier.event_type, prepared.frontier.hour)
+        if strays := [entry.name for entry in list_if_exists(self.storage, bucket.folder)]:
+            if published := self._find(bucket):  # another closer was faster
                 return published
             raise Finding(
-                f"{self.storage.url(folder)} contains {strays}, but has no {MARKER} and no "
+                f"{self.storage.url(bucket.folder)} contains {strays}, but has no {MARKER} and no "
                 "selection, so these objects were not created by Hourmark. Move them elsewhere; "
                 "closing then continues automatically"
             )
         selection = Selection(
-            attempt=bucket.manifest.attempt,
-            marker=bucket.manifest.encode().decode(),
-            sources=dict(bucket.sources),
+            attempt=prepared.manifest.attempt,
+            marker=prepared.manifest.encode().decode(),
+            sources=dict(prepared.sources),
         )
         with suppress(AlreadyExists):
-            self.storage.write_new(selection_path(frontier), selection.model_dump_json().encode())
-            return self._complete(frontier, selection)
-        return self._complete(frontier, self._read_selection(frontier))
+            self.storage.write_new(selection_path(*bucket), selection.model_dump_json().encode())
+            return self._complete(bucket, selection)
+        return self._complete(bucket, self._read_selection(bucket))
 
-    def _complete(self, frontier: Frontier, selection: Selection) -> Manifest:
+    def _complete(self, bucket: _Bucket, selection: Selection) -> Manifest:
         # Every step may have been executed before, or is being executed by another closer.
-        folder, marker = _folder(frontier), selection.marker.encode()
-        manifest = decode_manifest(self.storage, frontier.event_type, frontier.hour, marker)
+        folder, marker = bucket.folder, selection.marker.encode()
+        manifest = decode_manifest(self.storage, *bucket, marker)
         found = self._list_files(folder)
         missing = [file.name for file in manifest.files if file.name not in found]
         try:
@@ -163,10 +228,10 @@ class SelectPublication(BucketPublication):
             ):
                 pass
         except NotFound as error:
-            if published := find_manifest(self.storage, frontier.event_type, frontier.hour):
+            if published := find_manifest(self.storage, *bucket):
                 return published  # another closer has completed it and deleted the sources
             raise Finding(
-                f"{error.url} does not exist, but {self.storage.url(selection_path(frontier))} "
+                f"{error.url} does not exist, but {self.storage.url(selection_path(*bucket))} "
                 "selects it. Restore the file. If that is impossible, delete the selection and "
                 f"{self.storage.url(folder)}; the hour is then written again"
             ) from error
@@ -178,7 +243,7 @@ class SelectPublication(BucketPublication):
                 "closing then continues automatically"
             )
         self._mark(f"{folder}/{MARKER}", marker)
-        self._delete_sources(selection)
+        self._delete_sources(bucket, selection)
         return manifest
 
     def _mark(self, path: str, marker: bytes) -> None:
@@ -192,14 +257,16 @@ class SelectPublication(BucketPublication):
                     "automatically"
                 ) from None
 
-    def _delete_sources(self, selection: Selection) -> None:
+    def _delete_sources(self, bucket: _Bucket, selection: Selection) -> None:
+        # The record is deleted last: without it, nobody would look for the selection.
         try:
             delete_all(self.storage, selection.sources.values())
+            self.storage.delete(record_path(*bucket, selection.attempt))
         except StorageError as error:  # the bucket is published nevertheless
             _LOG.warning("files of attempt %s are deleted later: %s", selection.attempt, error)
 
-    def _read_selection(self, frontier: Frontier) -> Selection:
-        path = selection_path(frontier)
+    def _read_selection(self, bucket: _Bucket) -> Selection:
+        path = selection_path(*bucket)
         content = self.storage.read(path)
         try:
             return Selection.model_validate_json(content)
@@ -207,7 +274,7 @@ class SelectPublication(BucketPublication):
             raise Finding(
                 f"{self.storage.url(path)} is not a valid selection: {error}. Restore it from a "
                 "copy. If there is none, and the hour has no bucket, delete it and all objects "
-                f"below {self.storage.url(_folder(frontier))}; the hour is then written again"
+                f"below {self.storage.url(bucket.folder)}; the hour is then written again"
             ) from error
 
     def _list_files(self, folder: str) -> dict[str, int]:
@@ -217,7 +284,3 @@ class SelectPublication(BucketPublication):
             for entry in list_if_exists(self.storage, folder)
             if entry.name != MARKER
         }
-
-
-def _folder(frontier: Frontier) -> str:
-    return frontier.hour.bucket_path(frontier.event_type)

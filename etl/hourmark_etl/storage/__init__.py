@@ -27,6 +27,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from hourmark.config.groups import StorageSettings
+from hourmark.errors import UsageError
 from hourmark_etl.storage.errors import (
     AccessDenied,
     AlreadyExists,
@@ -75,18 +76,42 @@ def open_storage(settings: StorageSettings) -> Storage:
     """Create the storage backend for the given settings, without connecting to the storage.
 
     Args:
-        settings: The `storage` settings. `root` is a URL `file:///…` or `hdfs://host:port/path`.
+        settings: The `storage` settings. `root` is a URL `file:///…`, `hdfs://host:port/path` or
+            `s3://bucket/path`.
 
     Returns:
-        A `LocalDisk` for a `file://` URL, otherwise a `WebHdfs`.
+        A `LocalDisk`, `WebHdfs` or `ObjectStorage`, depending on the scheme of the URL.
+
+    Raises:
+        UsageError: The packages for this kind of storage are not installed.
     """
     if settings.root.startswith("file://"):
         return LocalDisk(root=Path(settings.root.removeprefix("file://") or "/"))
     root = urlsplit(settings.root)
+    if root.scheme == "s3":
+        return _open_s3(root.netloc, root.path.strip("/"), settings)
     return WebHdfs(
         namenode=f"hdfs://{root.netloc}",
         root=root.path,
         http=settings.webhdfs.rstrip("/"),
         user=settings.user or getpass.getuser(),
         replication=settings.replication,
+    )
+
+
+def _open_s3(bucket: str, prefix: str, settings: StorageSettings) -> ObjectStorage:
+    try:
+        from hourmark_etl.storage.obstore_client import S3Client  # optional, 16 MB
+    except ImportError as error:
+        raise UsageError(
+            f"storage.root is {settings.root}, but obstore is not installed ({error}); install it "
+            "with: pip install 'hourmark-etl[s3]'"
+        ) from error
+    return ObjectStorage(
+        S3Client(
+            bucket=bucket,
+            prefix=prefix,
+            endpoint=settings.s3_endpoint.rstrip("/"),
+            region=settings.s3_region,
+        )
     )

@@ -135,6 +135,17 @@ class ObjectStorage(Storage):
         folders = [StorageEntry(name, 0, True) for name in below.prefixes]
         return sorted([*below.objects, *folders])
 
+    def list_files(self, folder: str) -> builtins.list[str]:
+        """Return the paths of all objects below a prefix, at any depth.
+
+        Args:
+            folder: Prefix, relative to the storage root.
+
+        Returns:
+            Paths relative to the storage root; empty if there are no objects.
+        """
+        return self.client.list_all(check_path(folder))
+
     def copy_file(self, source: str, target: str) -> None:
         """Copy an object within the store. An existing target is replaced atomically.
 
@@ -156,7 +167,7 @@ class ObjectStorage(Storage):
         self.client.delete([source])
 
     def delete(self, path: str) -> None:
-        self.client.delete([check_path(path), *self.client.list_all(path)])
+        self.client.delete([*self.list_files(path), path])
 
     def url(self, path: str) -> str:
         return self.client.url(check_path(path, root_allowed=True)).rstrip("/")
