@@ -17,6 +17,7 @@ from tests.support.delivery import DirectDelivery
 from tests.support.etl import EtlRun
 from tests.support.memory_storage import MemoryStorage
 from tests.support.object_clients import memory_objects
+from tests.support.s3_server import CREDENTIALS, s3proxy
 
 from hourmark.config.groups import StorageSettings
 from hourmark.config.loading import Config
@@ -33,6 +34,16 @@ def own_hdfs(config: Config) -> Iterator[StorageSettings]:
     open_storage(config.storage).delete(name)
 
 
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StorageSettings]:
+    """A server with the API of S3, and the credentials for it in the environment."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in CREDENTIALS.items():
+            patch.setenv(name, value)
+        with s3proxy(tmp_path_factory.mktemp("s3proxy")) as settings:
+            yield settings
+
+
 _KINDS = ["local", "memory", pytest.param("hdfs", marks=pytest.mark.stack)]
 
 
@@ -43,10 +54,15 @@ def _open(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
         return MemoryStorage()
     if kind == "objects":
         return memory_objects()
+    if kind == "s3":
+        settings: StorageSettings = request.getfixturevalue("s3")
+        return open_storage(
+            settings.model_copy(update={"root": f"{settings.root}/{uuid.uuid4().hex}"})
+        )
     return open_storage(request.getfixturevalue("own_hdfs"))
 
 
-@pytest.fixture(params=[*_KINDS, "objects"])
+@pytest.fixture(params=[*_KINDS, "objects", pytest.param("s3", marks=pytest.mark.long)])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     """An empty root of each kind."""
     return _open(request.param, request, tmp_path)

@@ -5,13 +5,25 @@ win is refused.
 from __future__ import annotations
 
 import dataclasses
+import os
+import pickle
+import subprocess
+import sys
 import time
 
 import pytest
 from tests.support.object_clients import FaultyClient, MemoryClient, memory_objects
+from tests.support.s3_server import CREDENTIALS
 
+from hourmark.config.groups import StorageSettings
 from hourmark_etl.errors import UnsafeStorage
-from hourmark_etl.storage import AlreadyExists, NotFound, ObjectStorage, StorageError
+from hourmark_etl.storage import (
+    AlreadyExists,
+    NotFound,
+    ObjectStorage,
+    StorageError,
+    open_storage,
+)
 from hourmark_etl.storage.race_probe import check_conditional_puts
 
 
@@ -61,6 +73,43 @@ def test_a_put_that_never_succeeds_ends_with_an_error(fault: str) -> None:
     assert not isinstance(caught.value, AlreadyExists)
     assert len(client.changes) == 3
     assert not storage.exists("key")
+
+
+def test_a_forked_process_gets_an_error_instead_of_waiting_forever() -> None:
+    storage = memory_objects()
+    storage.write_new("key", b"content")
+    child = os.fork()
+    if child == 0:
+        try:
+            storage.read("key")
+        except StorageError as error:
+            os._exit(0 if "was forked" in str(error) else 2)
+        except BaseException:  # noqa: BLE001  # the child must not go on with the parent's tests
+            os._exit(3)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_the_import_and_a_client_start_no_thread() -> None:
+    program = """
+import os
+from hourmark_etl.storage.obstore_client import S3Client
+client = S3Client(bucket="b", prefix="p", endpoint="http://127.0.0.1:1", region="r")
+client.open_store()
+assert len(os.listdir("/proc/self/task")) == 1, os.listdir("/proc/self/task")
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, env={**os.environ, **CREDENTIALS})
+
+
+def test_settings_of_s3_lead_to_a_client_without_credentials(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a secret")
+    settings = StorageSettings(root="s3://bucket/a/prefix/", s3_endpoint="http://host:1/")
+    storage = open_storage(settings)
+    assert storage.url("type/file") == "s3://bucket/a/prefix/type/file"
+    assert pickle.loads(pickle.dumps(storage)) == storage
+    assert b"secret" not in pickle.dumps(storage)
 
 
 def test_an_upload_that_is_interrupted_creates_no_object() -> None:
