@@ -59,8 +59,14 @@ def s3proxy(folder: Path) -> Iterator[StorageSettings]:
     config.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
     with (folder / "s3proxy.log").open("wb") as log:
         server = subprocess.Popen(
-            [str(java_executable()), "-Xmx256m", "-jar", str(jars / JAR.file_name)]
-            + ["--properties", str(config)],
+            [
+                str(java_executable()),
+                "-Xmx256m",
+                "-jar",
+                str(jars / JAR.file_name),
+                "--properties",
+                str(config),
+            ],
             stdout=log,
             stderr=subprocess.STDOUT,
             env={**os.environ, "LOG_LEVEL": "warn"},

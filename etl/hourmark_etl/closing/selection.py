@@ -142,21 +142,29 @@ class SelectPublication(BucketPublication):
         lost ledger is rebuilt. Afterwards, each selected attempt has a marker. The ledger is not
         needed, and other closers may do the same at the same time.
 
+        If a bucket cannot be completed, an error is logged. The closer tries again when it comes to
+        the hour, and only its type waits.
+
         Returns:
             The manifests of the buckets for which a record of an attempt exists, including buckets
             that were already complete.
 
         Raises:
-            Finding: A record is not a manifest, or a bucket cannot be completed.
             StorageError: A storage operation failed.
         """
         completed = []
         for path in self.storage.list_files(ATTEMPTS_FOLDER):
-            if path.endswith(f"/{MARKER}"):
-                with suppress(NotFound):  # the publication has been completed since
-                    bucket = self._read_record(path)
-                    if manifest := self._find(bucket):
-                        completed.append(manifest)
+            if not path.endswith(f"/{MARKER}"):
+                continue
+            try:
+                manifest = self._find(self._read_record(path))
+            except NotFound:  # the publication has been completed since
+                continue
+            except Finding as error:
+                _LOG.error("%s", error)
+                continue
+            if manifest is not None:
+                completed.append(manifest)
         return completed
 
     def list_attempts(self) -> list[str]:

@@ -106,9 +106,14 @@ class ObjectStorage(Storage):
             self.write_new(path, buffer.getvalue())
             return
         upload = self.client.begin_upload(check_path(path))
-        file = io.BufferedWriter(cast(Any, _Upload(upload)), _UPLOAD_BUFFER_BYTES)
-        yield cast(BinaryIO, file)  # after an exception, the upload is never completed
-        file.flush()
+        raw = _Upload(upload)
+        file = io.BufferedWriter(cast(Any, raw), _UPLOAD_BUFFER_BYTES)
+        try:
+            yield cast(BinaryIO, file)
+            file.flush()
+        except BaseException:
+            raw.is_abandoned = True  # the upload is never completed
+            raise
         upload.close()
 
     def open(self, path: str, *, size: int | None = None) -> BinaryIO:
@@ -177,11 +182,14 @@ class _Upload(io.RawIOBase):
     def __init__(self, upload: ObjectWriter) -> None:
         super().__init__()
         self._upload = upload
+        self.is_abandoned = False
 
     def writable(self) -> bool:
         return True
 
     def write(self, data: Any) -> int:
+        if self.is_abandoned:  # the buffer is flushed when it is released
+            return len(data)
         return self._upload.write(data)
 
 
