@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final, Literal
 
 from obstore.store import MemoryStore, ObjectStore
@@ -28,7 +29,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
     "dropped",  # not executed, and no response
     "lost",  # executed, and no response
     "refused",  # executed, and repeated by the client's library, which is told that it exists
-    "conflict",  # not executed, and reported as a conflict
+    "conflict",  # not executed, and reported as a conflict, or as an error without a condition
     "killed before",
     "killed after",
     "late",  # no response; executed when the test says so
@@ -69,7 +70,7 @@ class FaultyClient(ObjectClient):
         self.is_killed = False
         self.before_change: Callable[[int], None] = lambda number: None
 
-    def _change(self, key: str, request: Callable[[], Any]) -> Any:
+    def _change(self, key: str, request: Callable[[], Any], *, is_conditional: bool = False) -> Any:
         if self.is_killed:
             raise Killed
         self.changes.append(key)
@@ -81,9 +82,9 @@ class FaultyClient(ObjectClient):
             raise Killed
         if fault == "late":
             self.late.append(request)
-        if fault == "conflict":
+        if fault == "conflict" and is_conditional:
             return False
-        if fault in ("dropped", "late"):
+        if fault in ("dropped", "late", "conflict"):
             raise StorageError(key, self.url(key), f"{fault}, planted")
         answer = request()
         if fault == "killed after":
@@ -95,10 +96,13 @@ class FaultyClient(ObjectClient):
     def deliver_late(self) -> None:
         """What was late arrives at the store, and nobody hears its answer."""
         while self.late:
-            self.late.pop(0)()
+            with suppress(StorageError):
+                self.late.pop(0)()
 
     def put_new(self, key: str, content: bytes | memoryview, write_id: str) -> bool:
-        created = self._change(key, lambda: self.client.put_new(key, content, write_id))
+        created = self._change(
+            key, lambda: self.client.put_new(key, content, write_id), is_conditional=True
+        )
         return bool(created)
 
     def copy(self, source: str, target: str) -> None:
