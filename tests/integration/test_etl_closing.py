@@ -115,7 +115,7 @@ def test_a_folder_that_is_no_bucket_stops_its_type_alone_until_it_is_moved_away(
     run: EtlRun, delivery: DirectDelivery, hours: Iterator[Hour]
 ) -> None:
     hour = next(hours)
-    run.storage.make_folder(hour.bucket_path(BROKEN))
+    run.storage.write_new(f"{hour.bucket_path(BROKEN)}/stray", b"")
     delivery.report(hour.end_ms)
     run.closed(CLICK, hour)
     wait_for(

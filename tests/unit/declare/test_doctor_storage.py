@@ -29,17 +29,21 @@ from hourmark_etl.storage import (
 class WritesOver(MemoryStorage):
     """A store that ignores conditions."""
 
-    def write_new(self, path: str, content: bytes, *, unpublished: bool = False) -> None:
+    def write_new(
+        self, path: str, content: bytes | memoryview, *, unpublished: bool = False
+    ) -> None:
         try:
             super().write_new(path, content)
         except AlreadyExists:
-            self._files[path] = content
+            self._files[path] = bytes(content)
 
 
 class RefusesAfterwards(WritesOver):
     """It says no, and has done it."""
 
-    def write_new(self, path: str, content: bytes, *, unpublished: bool = False) -> None:
+    def write_new(
+        self, path: str, content: bytes | memoryview, *, unpublished: bool = False
+    ) -> None:
         stood = self.exists(path)
         super().write_new(path, content)
         if stood:
@@ -66,7 +70,9 @@ class RenamesOntoEmpty(MemoryStorage):
 class Full(MemoryStorage):
     """After a first file."""
 
-    def write_new(self, path: str, content: bytes, *, unpublished: bool = False) -> None:
+    def write_new(
+        self, path: str, content: bytes | memoryview, *, unpublished: bool = False
+    ) -> None:
         if self._files:
             raise NoSpace(path, self.url(path), "no space")
         super().write_new(path, content)
@@ -75,7 +81,9 @@ class Full(MemoryStorage):
 class ReadOnly(MemoryStorage):
     """For this user."""
 
-    def write_new(self, path: str, content: bytes, *, unpublished: bool = False) -> None:
+    def write_new(
+        self, path: str, content: bytes | memoryview, *, unpublished: bool = False
+    ) -> None:
         raise AccessDenied(path, self.url(path), "no right")
 
 

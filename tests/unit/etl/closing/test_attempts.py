@@ -16,6 +16,7 @@ from hourmark.records.manifest import Manifest
 from hourmark_etl.buckets.reader import read_manifest
 from hourmark_etl.closing.attempts import prepare_bucket, publish_folder, publish_prepared
 from hourmark_etl.closing.bucket_manifest import build_manifest
+from hourmark_etl.closing.publication import PreparedBucket
 from hourmark_etl.model import Frontier
 from hourmark_etl.storage import WebHdfs
 
@@ -73,7 +74,7 @@ def test_all_buckets_of_a_new_day_take_three_requests_together(
     world.storage.make_folder("click")
     buckets = [prepared(world, hdfs, hour_at(n)) for n in range(3)]
     hdfs.asked.clear()
-    assert publish_folder(world.storage, buckets)
+    assert publish_folder(world.storage, [PreparedBucket(*of) for of in buckets])
     assert hdfs.asked == FOLDER
     for f, manifest in buckets:
         assert read_manifest(world.storage, "click", f.hour) == manifest
@@ -82,7 +83,7 @@ def test_all_buckets_of_a_new_day_take_three_requests_together(
 def test_a_day_that_has_a_folder_is_left_as_it_is(world: World, hdfs: FakeHdfs) -> None:
     publish_prepared(world.storage, *prepared(world, hdfs, hour_at(0)))
     bucket = prepared(world, hdfs, hour_at(1))
-    assert not publish_folder(world.storage, [bucket])
+    assert not publish_folder(world.storage, [PreparedBucket(*bucket)])
     assert not world.storage.exists(hour_at(1).bucket_path("click"))
     assert publish_prepared(world.storage, *bucket) == bucket[1]
 

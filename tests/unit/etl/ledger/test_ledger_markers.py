@@ -129,7 +129,7 @@ def test_a_new_ledger_on_an_old_root_is_refused(
     ],
 )
 def test_folders_without_a_marker_say_nothing_of_the_ledger(life: Life, stray: str) -> None:
-    life.storage.make_folder(stray)
+    life.storage.write_new(f"{stray}/file", b"")
     check(life)
 
 
@@ -217,7 +217,7 @@ def test_the_last_marker_of_a_type_that_cannot_be_read_stops_no_driver(
 def test_a_folder_of_somebody_else_that_may_not_be_looked_into_stops_no_driver(
     life: Life, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    life.storage.make_folder("tmp")
+    life.storage.write_new("tmp/file", b"")
     real = life.storage.list
 
     def listed(folder: str) -> list[StorageEntry]:
