@@ -37,7 +37,7 @@ class Case:
     """
 
     operation: str
-    act: Callable[[Storage], object]
+    act: Callable[[FolderStorage], object]
     result: object
     happened: Callable[[FakeHdfs], bool]
 
