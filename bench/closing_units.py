@@ -3,8 +3,8 @@
     python -m bench.closing_units [--json]
 
 The input is a million events of 94 bytes (envelope and two fields), a tenth of them twice. The
-result is the CPU time of all threads of this process with files on local disk. For comparison, the
-same run measures Zstandard compression of the datums at the levels of staged files and containers.
+result is the CPU time of all threads of this process with files on local disk, with and without
+Parquet files, and the bytes of both per event. For comparison, the same run measures Zstandard compression of the datums at the levels of staged files and containers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import dataclasses
 import json
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import numpy as np
@@ -138,13 +138,24 @@ def _measure(folder: Path) -> dict[str, float]:
         for table in tables:
             groups.extend(stage_table(table, (), plan, storage).groups)
 
-    def write() -> None:
-        limits = WriteLimits(128 << 20, 256 << 20, 1)
+    sizes: dict[str, int] = {}
+
+    def write(name: str, parquet_types: Collection[str]) -> None:
+        limits = WriteLimits(128 << 20, 256 << 20, 1, "deflate")
         sealed = SealedHour("click", HOUR, tuple(groups))
         (written,) = write_hours(
-            Runner(), storage, [sealed], {}, {1: json.dumps(SCHEMA)}, "_attempts/one", limits
+            Runner(),
+            storage,
+            [sealed],
+            {},
+            {1: json.dumps(SCHEMA)},
+            f"_attempts/{name}",
+            limits,
+            parquet_types,
         )
         assert sum(f.records for f in written.files) == EVENTS and not written.publish_error
+        sizes["avro"] = sum(f.bytes for f in written.files)
+        sizes["parquet"] = sum(p.bytes for f in written.files for p in f.parquet)
 
     staged = EVENTS + each
     content = events.values[:, 5:].tobytes()
@@ -152,7 +163,8 @@ def _measure(folder: Path) -> dict[str, float]:
     figures = {
         "datum_bytes": events.values.shape[1] - 5,
         "staging_us": cpu_us(stage, staged),
-        "writing_us": cpu_us(write, staged),
+        "writing_us": cpu_us(lambda: write("avro", ()), staged),
+        "writing_with_parquet_us": cpu_us(lambda: write("parquet", {"click"}), staged),
         "zstd_1_us": cpu_us(
             lambda: [zstandard.ZstdCompressor(level=1).compress(b) for b in blocks], EVENTS
         ),
@@ -160,6 +172,7 @@ def _measure(folder: Path) -> dict[str, float]:
             lambda: [zstandard.ZstdCompressor(level=3).compress(b) for b in blocks], EVENTS
         ),
     }
+    figures |= {f"{name}_bytes": size / EVENTS for name, size in sizes.items()}
     return {name: round(value, 2) for name, value in figures.items()}
 
 

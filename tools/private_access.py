@@ -35,6 +35,7 @@ PRODUCT: Final = (
     "infra",
     "evaluate",
     "verify",
+    "reading",
 )
 _PRIVATE: Final = re.compile(r"_[A-Za-z]\w*")
 _DOTTED: Final = re.compile(r"hourmark\w*(?:\.\w+)*\.(_[A-Za-z]\w*)(?:\.\w+)*")

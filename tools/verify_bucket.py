@@ -2,8 +2,8 @@
 """Verify a copy of the closed buckets of one event type without Hourmark.
 
 It reports whether anything was changed, added or removed. It needs Python 3.11,
-`pip install "fastavro[zstandard]"`, and a local copy of the type's folder (the one that contains
-`date=…`):
+`pip install fastavro` (`"fastavro[zstandard]"` for buckets with this codec), and a local copy of
+the type's folder (the one that contains `date=…`):
 
     hdfs dfs -get /hourmark/page-viewed .
     python verify_bucket.py page-viewed
@@ -15,7 +15,8 @@ authenticates all previous ones. The tool checks
 
 - the chain from the first bucket on; hours without a bucket are accepted only where the next marker
   names the bucket before them: a back-fill skips hours that hold nothing;
-- that exactly the listed files exist, with their sizes, digests, schemas and numbers of records;
+- that exactly the listed files exist, with their sizes, digests, codecs, schemas and numbers of
+  records; of Parquet files, only sizes and digests are checked;
 - that every id exists once in all buckets together, and in the hour that it encodes;
 - the counts and sums of the markers;
 - that no marker contradicts itself or its own digest.
@@ -43,6 +44,7 @@ from typing import Any
 import fastavro
 
 MARKER = "_SUCCESS"
+PARQUET_FOLDER = "_parquet"
 FORMAT = 1
 GRADES = ("proved", "timed_out", "forced")
 SOFTWARE_CHARS_MAX = 40  # of markers without a digest of themselves
@@ -223,6 +225,7 @@ def check_marker(bucket: CopiedBucket, where: Path, report: VerificationReport) 
         <= m["evidence"]["promised"],
         "it names more records set aside than it counts": m.get("set_aside", 0)
         < sum(r["records"] for r in m.get("set_aside_records", ())),
+        "it states a codec, but lists no files": "codec" in m and not files,
         "it was closed before its hour ended": m["closed_at_ms"]
         < 1000 * (bucket.start_s + bucket.length_s),
         "its books do not add up to its events": bool(books)
@@ -297,6 +300,31 @@ def check_chain(buckets: list[CopiedBucket], last: str | None, report: Verificat
         report.add(last, f"missing: the copy ends with {before.label if before else 'nothing'}")
 
 
+def read_content(
+    bucket: CopiedBucket, listed: dict[str, Any], report: VerificationReport
+) -> bytes | None:
+    """Return the content of a file of a bucket, or None if the file does not exist.
+
+    A missing file and a size or digest other than in the marker are added to the findings.
+
+    Args:
+        bucket: Bucket that contains the file.
+        listed: Entry of the file in the marker.
+        report: Report to which findings are added.
+    """
+    path = bucket.folder / str(listed["name"])
+    where = f"{bucket.label} {listed['name']}"
+    if not path.is_file():
+        report.add(where, f"is missing; the marker lists it with {listed['records']} records")
+        return None
+    content = path.read_bytes()
+    if len(content) != listed["bytes"]:
+        report.add(where, f"{len(content)} bytes, but the marker states {listed['bytes']}")
+    if blake2b(content) != listed["blake2b"]:
+        report.add(where, f"blake2b {blake2b(content)}, but the marker states {listed['blake2b']}")
+    return content
+
+
 def read_file(
     bucket: CopiedBucket, listed: dict[str, Any], report: VerificationReport
 ) -> list[bytes]:
@@ -309,19 +337,15 @@ def read_file(
         listed: Entry of the file in the marker.
         report: Report to which findings are added.
     """
-    path = bucket.folder / listed["name"]
-    where = f"{bucket.label} {listed['name']}"
-    if not path.is_file():
-        report.add(where, f"is missing; the marker lists it with {listed['records']} records")
+    content = read_content(bucket, listed, report)
+    if content is None:
         return []
-    content = path.read_bytes()
-    if len(content) != listed["bytes"]:
-        report.add(where, f"{len(content)} bytes, but the marker states {listed['bytes']}")
-    if blake2b(content) != listed["blake2b"]:
-        report.add(where, f"blake2b {blake2b(content)}, but the marker states {listed['blake2b']}")
+    where = f"{bucket.label} {listed['name']}"
     ids: list[bytes] = []
     try:
         reader: Any = fastavro.reader(io.BytesIO(content))
+        if reader.codec != (codec := bucket.manifest.get("codec", "zstandard")):
+            report.add(where, f"its codec is {reader.codec}, but by the marker it is {codec}")
         schema = json.dumps(
             json.loads(reader.metadata["avro.schema"]),
             sort_keys=True,
@@ -366,7 +390,12 @@ def check_files(buckets: list[CopiedBucket], report: VerificationReport) -> None
         ):
             late.setdefault(event_id, bucket.label)
     for bucket in buckets:
-        names = {f["name"] for f in bucket.manifest["files"]} | {MARKER}
+        parquet = bucket.manifest.get("parquet", [])
+        names = {f["name"] for f in (*bucket.manifest["files"], *parquet)} | {MARKER}
+        if parquet:
+            names.add(PARQUET_FOLDER)
+        for listed in parquet:
+            read_content(bucket, listed, report)
         for path in sorted(
             p
             for p in bucket.folder.rglob("*")

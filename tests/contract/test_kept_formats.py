@@ -27,6 +27,7 @@ from hourmark.process.alarms import Alarm, AlarmName
 from hourmark.process.file_identity import FileIdentity
 from hourmark.records.audit import AuditRecord, Promise
 from hourmark.records.host_reports import HostReport, SourceReport
+from hourmark.records.manifest import MARKER, Manifest
 from hourmark.records.ranges import ByteRange, RangeId
 from hourmark.rules.event_types import EventType, Source
 from hourmark.rules.revision import ParserVersion, Rules, RulesBook, TypeVersion
@@ -253,6 +254,8 @@ def test_a_driver_goes_on_with_the_ledger_and_storage_of_each_version(
     settle(world)
     for event_type in TYPES:
         assert [manifest(world, event_type, hour(n)).events for n in range(3)] == [1, 2, 1]
+        codecs = [manifest(world, event_type, hour(n)).files_codec for n in range(3)]
+        assert codecs == ["zstandard"] * 3, "an upgraded site writes what the older version reads"
         assert [verify_bucket(world.storage, event_type, hour(n)).findings for n in range(3)] == [
             (),
             (),
@@ -287,6 +290,15 @@ def test_a_tailer_a_verifier_and_a_watch_go_on_with_what_each_version_remembered
         (tmp_path / "state" / "watch.json").write_bytes(kept.read("watch.json"))
         with WatchStateStore(tmp_path).locked() as remembered:
             assert remembered == WATCHED
+
+
+def test_markers_of_each_version_are_encoded_as_they_were(kept: zipfile.ZipFile) -> None:
+    """So that markers of zstandard buckets stay as older versions read them."""
+    markers = [kept.read(name) for name in kept.namelist() if name.endswith(f"/{MARKER}")]
+    assert markers
+    for marker in markers:
+        read = Manifest.decode(marker)
+        assert (read.encode(), read.codec) == (marker, None)
 
 
 @pytest.mark.slow

@@ -83,7 +83,13 @@ def test_a_marker_that_vouches_for_itself_is_read(ask: Ask) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("lost", {"app": 7}), ("unknown", {"app": 1}), ("unrepeatable", ["app"])]
+    ("field", "value"),
+    [
+        ("lost", {"app": 7}),
+        ("unknown", {"app": 1}),
+        ("unrepeatable", ["app"]),
+        ("codec", "deflate"),
+    ],
 )
 def test_a_marker_that_names_losses_is_refused(ask: Ask, field: str, value: Any) -> None:
     assert field in OLDER.no_marker_fields

@@ -24,7 +24,7 @@ from tests.support.buckets import (
 )
 from tests.support.containers import append_all
 
-from hourmark.config.groups import StorageSettings
+from hourmark.config.groups import AvroCodec, StorageSettings
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import MARKER
 from hourmark_etl.buckets.avro_container import ContainerWriter
@@ -242,9 +242,14 @@ def events(*numbers: int) -> list[Datum]:
     return [make_event(HOUR, number) for number in numbers]
 
 
-def rewritten(folder: Path, datums: list[Datum], schema: dict[str, Any] = SCHEMA) -> None:
+def rewritten(
+    folder: Path,
+    datums: list[Datum],
+    schema: dict[str, Any] = SCHEMA,
+    codec: AvroCodec = "deflate",
+) -> None:
     with (folder / "part-00000.avro").open("wb") as file:
-        writer = ContainerWriter(file, json.dumps(schema))
+        writer = ContainerWriter(file, json.dumps(schema), codec=codec)
         append_all(writer, (datum for _, datum in datums))
         writer.close()
 
@@ -268,6 +273,10 @@ def another_schema(folder: Path) -> None:
     rewritten(folder, events(*range(20)), {**SCHEMA, "doc": "another"})
 
 
+def another_codec(folder: Path) -> None:
+    rewritten(folder, events(*range(20)), codec="zstandard")
+
+
 AFTER: list[tuple[Callable[[Path], None], set[BucketFault]]] = [
     (dropped_file, {BucketFault.MISSING_FILE}),
     (extra_file, {BucketFault.EXTRA_FILE}),
@@ -284,6 +293,7 @@ AFTER: list[tuple[Callable[[Path], None], set[BucketFault]]] = [
     (one_event_instead_of_another, {BucketFault.DIGEST, BucketFault.ID_SUM}),
     (altered_event, {BucketFault.DIGEST}),
     (another_schema, {BucketFault.DIGEST, BucketFault.SCHEMA}),
+    (another_codec, {BucketFault.DIGEST, BucketFault.CODEC}),
 ]
 
 

@@ -14,7 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 from tests.packaging.conftest import Built, Environment, must, other_text, rooms_of
 from tests.packaging.rooms import ROOMS, ROOT, needs
-from tests.support.buckets import HOUR, TYPE, usual_plan
+from tests.support.buckets import EARLIER, HOUR, LATER, TYPE, usual_plan
 
 from hourmark.cli import COMMANDS
 from hourmark_etl.storage import LocalDisk
@@ -337,6 +337,31 @@ def test_buckets_and_books_are_checked_with_arrow_and_without_spark(
         "hourmark_etl.operators.reconciled_ranges"
     )
     must(environment.run("python", "-c", rooms))
+
+
+READ = """
+import sys
+import hourmark_reading
+events = hourmark_reading.open_buckets(sys.argv[1]).read(*sys.argv[2:])
+print(events.to_table().num_rows)
+print(sorted({"pyspark", "pandas", "numpy"} & sys.modules.keys()))
+"""
+
+
+def test_the_reader_library_reads_buckets_without_any_other_distribution_of_ours(
+    place: Place, tmp_path: Path
+) -> None:
+    usual_plan(LocalDisk(tmp_path)).close()
+    environment = place("hourmark-reading")
+    there = environment.distributions()
+    assert {name for name in there if name.startswith("hourmark")} == {"hourmark-reading"}
+    assert there & HEAVY == {"pyarrow"}
+    must(environment.check())
+    assert must(environment.run("python", "-c", IMPORT_ALL, "hourmark_reading")).split() == []
+    arguments = (f"file://{tmp_path}", TYPE, str(EARLIER), str(LATER))
+    read = must(environment.run("python", "-c", READ, *arguments))
+    assert read.splitlines() == ["35", "[]"]
+    assert environment.imported() == []
 
 
 def test_types_are_checked_without_spark(place: Place) -> None:

@@ -149,7 +149,10 @@ class Moment:
             (listed,) = read_assigned_groups(self.world.database, [self.frontier])
             texts = {n: json.dumps(schema) for n, schema in SCHEMAS.items()}
             (written,) = self.engine.write(
-                [SealedHour("click", self.frontier.hour, tuple(listed))], texts, "_attempts/x"
+                [SealedHour("click", self.frontier.hour, tuple(listed))],
+                texts,
+                "_attempts/x",
+                "deflate",
             )
         except Unreadable as error:
             return f"unreadable {error.path}"

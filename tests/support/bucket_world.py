@@ -11,13 +11,14 @@ import random
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import fastavro
 from tests.support.records import TOPIC, kafka_table, seal, stage_plan
 from tests.support.records import frontier as open_frontier
 
 from hourmark.avro.framing import event_schema, framing_header
-from hourmark.config.groups import EtlSettings
+from hourmark.config.groups import AvroCodec, EtlSettings
 from hourmark.config.groups import StorageSettings as Settings
 from hourmark.config.loading import Config
 from hourmark.records.hours import Hour
@@ -86,7 +87,7 @@ def datum(event_id: bytes, schema_id: int = 1, size: int = 0) -> bytes:
 class World:
     """One root and one ledger; hours of type `click` are closed as asked for, in turn."""
 
-    def __init__(self, folder: Path, storage: Storage | None = None, **etl: int) -> None:
+    def __init__(self, folder: Path, storage: Storage | None = None, **etl: Any) -> None:
         self.root = folder / "root"  # where no other storage is given
         self.storage: Storage = storage or LocalDisk(self.root)
         url = f"file://{self.root}"
@@ -114,21 +115,31 @@ class World:
         return stage_table(kafka_table(rows), (), stage_plan(), self.storage).groups if ids else ()
 
     def write(
-        self, hour: Hour, listed: Collection[StagedGroup], attempt: str = "one"
+        self,
+        hour: Hour,
+        listed: Collection[StagedGroup],
+        attempt: str = "one",
+        codec: AvroCodec = "deflate",
     ) -> WrittenHour:
         """What the engine writes for the hour."""
         texts = {number: json.dumps(schema) for number, schema in SCHEMAS.items()}
         sealed = SealedHour("click", hour, tuple(listed))
         folder = f"{ATTEMPTS_FOLDER}/{attempt}/_tasks"
-        (written,) = Engine(self.storage, self.database, self.config).write([sealed], texts, folder)
+        engine = Engine(self.storage, self.database, self.config)
+        (written,) = engine.write([sealed], texts, folder, codec)
         return written
 
     def close(
-        self, hour: Hour, listed: Collection[StagedGroup], *, indexed: bool = True
+        self,
+        hour: Hour,
+        listed: Collection[StagedGroup],
+        *,
+        indexed: bool = True,
+        codec: AvroCodec = "deflate",
     ) -> Manifest:
         """Write, publish, keep the index, remember."""
         attempt = uuid.uuid4().hex
-        written = self.write(hour, listed, attempt)
+        written = self.write(hour, listed, attempt, codec)
         f = frontier(hour)
         made = build_manifest(
             f,

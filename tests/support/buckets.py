@@ -15,6 +15,7 @@ from tests.support.containers import append_all
 from tests.support.records import evidence, manifest
 
 from hourmark.avro.framing import event_schema, fingerprint
+from hourmark.config.groups import AvroCodec
 from hourmark.records.event_id import EventId, LineIds
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import MARKER, BucketEvidence, BucketFile, Manifest, PreviousMarker
@@ -56,6 +57,7 @@ class Plan:
     hour: Hour
     files: dict[str, list[Datum]]
     changes: dict[str, Any] = dataclasses.field(default_factory=dict)  # of the manifest
+    codec: AvroCodec = "deflate"
 
     def close(self) -> Manifest:
         folder = self.hour.bucket_path(TYPE)
@@ -75,6 +77,7 @@ class Plan:
             type=TYPE,
             previous=self._previous(),
             evidence=self.evidence(),
+            codec="deflate" if self.codec == "deflate" and listed else None,
             files=listed,
             events=len(ids),
             late=late,
@@ -104,7 +107,7 @@ class Plan:
 
     def _write(self, path: str, name: str, datums: list[Datum]) -> BucketFile:
         with self.storage.create(path) as file:
-            writer = ContainerWriter(file, json.dumps(SCHEMA))
+            writer = ContainerWriter(file, json.dumps(SCHEMA), codec=self.codec)
             append_all(writer, (datum for _, datum in datums))
             stats = writer.close()
         return BucketFile(

@@ -7,8 +7,10 @@ The contract of storage is proved on real HDFS; here is what no real server can 
 from __future__ import annotations
 
 import json
+import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -21,13 +23,17 @@ class FakeHdfs(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
+        self.scheme = "http" if tls is None else "https"
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_side=True)
         self.names: dict[str, bytes | None] = {"/root": None}
         self.ids: dict[str, int] = {}  # of files and folders: it goes along with a rename
         self.lives = True  # the DataNode
         self.stored_max: int | None = None  # bytes of an upload that it keeps
         self.corrupt: set[str] = set()  # files whose replicas are
+        self.is_standby = False  # refuses what a NameNode is asked; a DataNode has no such state
         self.late: list[Callable[[], None]] = []  # what arrived, and is done at the next request
         self.over = threading.Event()  # whoever hangs, ends
         self.asked: list[str] = []
@@ -39,7 +45,9 @@ class FakeHdfs(ThreadingHTTPServer):
         return self.ids.setdefault(name, 16386 + len(self.ids))
 
     def catch_up(self) -> None:
-        """Do what arrived late."""
+        """Do what arrived late; a standby is fenced."""
+        if self.is_standby:
+            self.late.clear()
         while self.late:
             self.late.pop()()
 
@@ -48,7 +56,22 @@ class FakeHdfs(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
+        return f"{self.scheme}://127.0.0.1:{self.server_address[1]}"
+
+
+@contextmanager
+def serving_hdfs(tls: ssl.SSLContext | None = None) -> Iterator[FakeHdfs]:
+    """A server that runs until the block ends."""
+    server = FakeHdfs(tls)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.over.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -70,6 +93,9 @@ class Handler(BaseHTTPRequestHandler):
         operation = self.query["op"] + (" data" if address.path.startswith("/data") else "")
         self.server.asked.append(operation)
         self.server.catch_up()
+        if self.server.is_standby and not operation.endswith(" data"):
+            self.refuse(403, "StandbyException", "not supported in state standby")
+            return
         for trouble in self.server.troubles:
             if trouble[0] == operation:
                 self.server.troubles.remove(trouble)

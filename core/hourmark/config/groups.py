@@ -28,6 +28,9 @@ COMPRESSED_SUFFIXES: Final = (".gz", ".bz2", ".xz", ".zst", ".lz4", ".Z")
 LOOPBACK_HOSTS: Final = ("127.0.0.1", "::1", "localhost")
 
 
+AvroCodec = Literal["deflate", "zstandard"]  # of the files of buckets
+
+
 class FrozenModel(BaseModel):
     """Base class of immutable pydantic models that reject unknown fields.
 
@@ -657,6 +660,9 @@ class TailerSettings(FrozenModel):
     """Sources that the tailer reads. Each of them is a table `[[tailer.sources]]`, see below."""
 
 
+BucketFormat = Literal["avro", "avro+parquet"]
+
+
 class StorageSettings(FrozenModel):
     """Settings of the storage (HDFS, S3 or a local folder) for the buckets of events.
 
@@ -667,9 +673,19 @@ class StorageSettings(FrozenModel):
     """
 
     root: str = "hdfs://127.0.0.1:8020/hourmark"
-    """URL of the root folder, as hdfs://host:port/path, s3://bucket/path or file:///path."""
+    """URL of the root folder, as hdfs://host:port/path, hdfs://nameservice/path, s3://bucket/path or
+    file:///path.
+    """
     webhdfs: str = "http://127.0.0.1:9870"
-    """HTTP address of the NameNode. It is used if `root` is an hdfs:// URL."""
+    """HTTP address of the NameNode. It is used if `root` is an hdfs:// URL. For a name service with
+    several NameNodes, list the addresses of all NameNodes that can become active, separated by
+    commas (http://nn1:9870,http://nn2:9870). Do not list observer NameNodes.
+    """
+    ca: Path | None = None
+    """PEM file with the CA certificates that verify the certificates of NameNodes and DataNodes, for
+    https:// addresses. If absent, those of the system are used. The file must have the same path on
+    the machines of all Spark executors.
+    """
     user: str = ""
     """HDFS user. If empty, the user of the process is used."""
     replication: Positive = 3
@@ -687,6 +703,16 @@ class StorageSettings(FrozenModel):
         if not value.startswith(("hdfs://", "s3://", "file:///")):
             raise ValueError("allowed: hdfs://host:port/path, s3://bucket/path or file:///path")
         return value.rstrip("/")
+
+    @property
+    def namenodes(self) -> tuple[str, ...]:
+        """Return the HTTP addresses in `webhdfs`, without trailing slashes.
+
+        Returns:
+            At least one address; an empty one if `webhdfs` contains none.
+        """
+        addresses = (address.strip().rstrip("/") for address in self.webhdfs.split(","))
+        return tuple(address for address in addresses if address) or ("",)
 
 
 class EtlSettings(FrozenModel):
@@ -734,6 +760,17 @@ class EtlSettings(FrozenModel):
     of two hours is longer than a restart, a failover or a short repair. It is short enough that one
     failed host does not block the buckets of a whole day.
     """
+    avro_codec: AvroCodec | None = None
+    """Compression of the files of new buckets. All Avro readers support `deflate`. Files with
+    `zstandard` are smaller, but polars, DuckDB and BigQuery cannot read them, and version 0.3.0
+    reads no other codec. If absent, the driver continues with the codec of the newest bucket that
+    has files. If there is no such bucket, it uses `deflate`.
+    """
+    bucket_format: BucketFormat = "avro"
+    """Format of the buckets of event types that do not declare a `format`. With "avro+parquet", a
+    bucket also contains its events as Parquet files, in the subfolder `_parquet`. A type that
+    Parquet cannot express is written as Avro only.
+    """
     target_file_bytes: int = Field(256 << 20, ge=1 << 20)
     """Target size of the files of a bucket."""
     unit_bytes_max: int = Field(128 << 20, ge=1 << 20, le=1 << 30)
@@ -764,9 +801,10 @@ class EtlSettings(FrozenModel):
 
 
 class TypesSettings(FrozenModel):
-    """Settings of the folder with the declarations of event types and sources.
+    """Settings of `hourmark types apply`: the folder with the declarations of event types and
+    sources, and the first hour of new types.
 
-    `hourmark types apply` reads the folder. Other components use the published declarations.
+    Other components use the published declarations, not the folder.
     """
 
     dir: Path = Path("types")

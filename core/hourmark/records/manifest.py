@@ -11,13 +11,14 @@ from __future__ import annotations
 import enum
 import hashlib
 import re
-from typing import Final
+from typing import Final, Literal
 
 from pydantic import Field, ValidationError
 
-from hourmark.config.groups import FrozenModel, Positive
+from hourmark.config.groups import AvroCodec, FrozenModel, Positive
 
 MARKER: Final = "_SUCCESS"
+PARQUET_FOLDER: Final = "_parquet"  # readers of a folder skip names that begin with _
 FORMAT: Final = 1
 _OWN_DIGEST: Final = re.compile(rb'"software": ?"[^"\\]* blake2b=([0-9a-f]{32})"')
 _SOFTWARE_CHARS_MAX: Final = (
@@ -61,6 +62,27 @@ class BucketFile(FrozenModel):
     schema_id: int
     schema_fingerprint: str
     origin_hour: str | None = None
+
+
+class ParquetFile(FrozenModel):
+    """A Parquet file of a closed bucket. Its events are also in an Avro file of the bucket.
+
+    Attributes:
+        name: Path within the bucket's folder, such as `_parquet/part-00000.parquet`.
+        rows_of: Name of the Avro file that contains the same events. The Parquet files of one Avro
+            file contain its events in the same order.
+        records: Number of records.
+        bytes: Size of the file.
+        blake2b: BLAKE2b digest of the file (16 bytes) in hex.
+        origin_hour: Hour that contains the times of all events in the file.
+    """
+
+    name: str
+    rows_of: str
+    records: Positive
+    bytes: Positive
+    blake2b: str
+    origin_hour: str
 
 
 class PreviousMarker(FrozenModel):
@@ -204,6 +226,8 @@ _LATER: Final = (
     "set_aside_records",
     "left_out",
     "lacks",
+    "codec",
+    "parquet",
 )
 
 
@@ -223,6 +247,7 @@ class Manifest(FrozenModel):
         previous: Reference to the marker of the previous hour; null for the type's first bucket.
         grade: Strength of the evidence that the bucket is complete.
         evidence: The evidence for the grade.
+        codec: Codec of all files. Absent if it is `zstandard`, and if there are no files.
         files: Files of the bucket.
         events: Number of records in all files.
         late: Maps each origin hour to its number of late records.
@@ -244,6 +269,8 @@ class Manifest(FrozenModel):
             of unknown size.
         unrepeatable: Sources that receive data from senders that cannot resend it. For these
             sources, the grade covers only data that reached a host's disk.
+        parquet: Parquet files with the same events as `files`. Absent if there are none, and before
+            0.4.0.
         id_sum: Sum of the last 8 bytes of all ids, modulo 2^64, in hex.
         offsets: The end offset of the bucket in each partition.
         ledger: UUID of the ledger (the database of the ETL).
@@ -261,6 +288,7 @@ class Manifest(FrozenModel):
     previous: PreviousMarker | None = None
     grade: Grade
     evidence: BucketEvidence
+    codec: Literal["deflate"] | None = None
     files: list[BucketFile]
     events: int
     late: dict[str, int]
@@ -275,6 +303,7 @@ class Manifest(FrozenModel):
     lost: dict[str, int] = Field({})
     unknown: dict[str, int] = Field({})
     unrepeatable: list[str] = Field([])
+    parquet: list[ParquetFile] = Field([])
     id_sum: str
     offsets: list[BucketOffset]
     ledger: str
@@ -282,6 +311,19 @@ class Manifest(FrozenModel):
     attempt: str
     closed_at_ms: int
     software: str
+
+    @property
+    def files_codec(self) -> AvroCodec | None:
+        """Return the codec of the bucket's files, or None if the bucket has no files."""
+        return (self.codec or "zstandard") if self.files else None
+
+    @property
+    def file_sizes(self) -> dict[str, int]:
+        """Return the sizes in bytes of all files of the bucket, without `_SUCCESS`, by name.
+
+        Names of Parquet files include their folder, such as `_parquet/part-00000.parquet`.
+        """
+        return {file.name: file.bytes for file in (*self.files, *self.parquet)}
 
     def with_own_digest(self) -> Manifest:
         """Return a copy of the manifest with a digest of its content.

@@ -61,11 +61,14 @@ VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(
                 "set_aside_records",
                 "left_out",
                 "lacks",
+                "codec",
+                "parquet",
             ),
             no_range_fields=("record_start", "fields", "format", "ending"),
             no_settings=frozenset(
                 (
                     "registry.ca",
+                    "storage.ca",
                     "registry.certificate",
                     "registry.key",
                     "service.workers",
@@ -104,7 +107,9 @@ VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(
                     "mirror.metrics_port",
                     "mirror.metrics_host",
                     "kafka.further_edges.*",
+                    "etl.avro_codec",
                     "types.first_hour",
+                    "etl.bucket_format",
                 )
             ),
             references=False,
@@ -116,9 +121,25 @@ VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(
             ledger=5,
             checkpoints=(1, 2, 3),
             parsers=(1, 2),  # 3 parses more forms of syslog
-            no_marker_fields=("checked", "set_aside", "set_aside_records", "left_out", "lacks"),
+            no_marker_fields=(
+                "checked",
+                "set_aside",
+                "set_aside_records",
+                "left_out",
+                "lacks",
+                "codec",
+                "parquet",
+            ),
             no_range_fields=("ending",),
-            no_settings=frozenset(("service.create_missing_topics", "service.range_ahead_seconds")),
+            no_settings=frozenset(
+                (
+                    "service.create_missing_topics",
+                    "service.range_ahead_seconds",
+                    "etl.avro_codec",
+                    "etl.bucket_format",
+                    "storage.ca",
+                )
+            ),
             references=True,
             reads_unfinished_files=True,
             keeps_alarms=True,

@@ -26,7 +26,8 @@ from pydantic import (
 
 from hourmark.avro.fields import FIELD_NAME, check_fields, check_publishable
 from hourmark.avro.framing import ENVELOPE_NAMES, Schema, event_schema, plain_spelling, record_name
-from hourmark.config.groups import EventTimeLimits, FrozenModel, Positive
+from hourmark.avro.parquet_columns import parquet_columns
+from hourmark.config.groups import BucketFormat, EventTimeLimits, FrozenModel, Positive
 from hourmark.errors import TypeFileError
 from hourmark.records import dead_letters
 from hourmark.rules.line_rule import DECLARED
@@ -53,6 +54,7 @@ class EventType(FrozenModel):
         retention_hours: Retention of the type's topic. If None, `kafka.retention_hours` applies.
         shard: Name of the ETL shard that processes the type. One Spark streaming query reads all
             types of a shard from Kafka.
+        format: Format of the type's buckets. If None, `etl.bucket_format` applies.
     """
 
     name: TypeName
@@ -62,6 +64,7 @@ class EventType(FrozenModel):
     partitions: int = Field(1, ge=1, le=1024)
     retention_hours: Positive | None = None
     shard: TypeName = "default"
+    format: BucketFormat | None = None
 
     @field_validator("name")
     @classmethod
@@ -92,7 +95,7 @@ class EventType(FrozenModel):
         return fields
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _consistent(self, info: ValidationInfo) -> Self:
         names = [str(field.get("name")) for field in self.fields]
         for name in names:
             if not FIELD_NAME.fullmatch(name):
@@ -111,7 +114,17 @@ class EventType(FrozenModel):
             parse_schema(self.schema(), _write_hint=False)
         except (SchemaParseException, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"the fields do not form a valid Avro schema: {error!r}") from error
+        if info.context == DECLARED and self.format == "avro+parquet":
+            parquet_columns(self.schema())
         return self
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # `format` is omitted if it is None, so that the digests of older versions stay valid.
+        settings: dict[str, Any] = serialize(self)
+        return {
+            name: value for name, value in settings.items() if (name, value) != ("format", None)
+        }
 
     # pydantic's deprecated classmethod of the same name
     def schema(self) -> Schema:  # type: ignore[override]

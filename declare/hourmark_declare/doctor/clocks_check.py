@@ -130,11 +130,13 @@ def _http_servers(config: Config) -> Iterator[tuple[str, str, ssl.SSLContext | N
         ),
     )
     if config.storage.root.startswith("hdfs://"):
-        yield (
-            "storage.webhdfs",
-            f"{config.storage.webhdfs.rstrip('/')}/webhdfs/v1/?op=GETFILESTATUS",
-            None,
-        )
+        namenodes = config.storage.namenodes
+        for address in namenodes:
+            yield (
+                "storage.webhdfs" if len(namenodes) == 1 else redact_setting(address),
+                f"{address}/webhdfs/v1/?op=GETFILESTATUS",
+                http_request.create_tls_context("storage", config.storage.ca, None, None),
+            )
     if tailer.sources:
         for url in tailer.service_urls:
             yield (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from hourmark.clock import SystemClock
 from hourmark.config.loading import Config
@@ -18,7 +18,7 @@ from hourmark_declare.doctor.check_result import (
 from hourmark_declare.doctor.storage_evaluation import CHECK, evaluate_namenode
 from hourmark_declare.doctor.storage_probe import FOLDER, probe_storage
 from hourmark_etl.storage import NotFound, StorageEntry, StorageError, open_storage
-from hourmark_etl.storage.namenode import read_namenode_info
+from hourmark_etl.storage.namenode import NameNodeReport, find_serving, read_namenode
 
 _ENDED_MS: Final = 3_600_000  # a folder of this age belongs to no running doctor
 _ANSWER_S: Final = 10.0
@@ -27,8 +27,8 @@ _ANSWER_S: Final = 10.0
 def check_storage(config: Config) -> Iterator[DoctorCheckResult]:
     """Check whether the bucket storage is available and refuses to overwrite files.
 
-    Creates a temporary folder below `storage.root` and deletes it. For HDFS, the state of the
-    NameNode is also checked.
+    Creates a temporary folder below `storage.root` and deletes it. For HDFS, the states
+    of the NameNodes are also checked.
 
     Args:
         config: Configuration with the settings group `storage`.
@@ -39,7 +39,11 @@ def check_storage(config: Config) -> Iterator[DoctorCheckResult]:
     """
     storage = open_storage(config.storage)
     is_hdfs = config.storage.root.startswith("hdfs://")
-    bean = _namenode_info(config.storage.webhdfs) if is_hdfs else None
+    addresses = config.storage.namenodes if is_hdfs else ()
+    reports = [read_namenode(address, _ANSWER_S, config.storage.ca) for address in addresses]
+    serving = find_serving(reports)
+    bean = serving.info if serving is not None else None
+    yield from _unusable_namenodes(reports, serving)
     try:
         entries = storage.list("")
         names = [entry.name for entry in entries if not entry.name.startswith(FOLDER)]
@@ -67,10 +71,31 @@ def check_storage(config: Config) -> Iterator[DoctorCheckResult]:
             return  # without a response of the server, a second result would only repeat this one
     if bean is not None:
         yield from evaluate_namenode(bean, config.storage.replication)
-    elif is_hdfs:
+    elif serving is not None:
         yield skipped_result(
             CHECK, "NameNode", "storage.webhdfs has no /jmx that can be read: is it a gateway?"
         )
+
+
+def _unusable_namenodes(
+    reports: Iterable[NameNodeReport], serving: NameNodeReport | None
+) -> Iterator[DoctorCheckResult]:
+    for report in reports:
+        if report.state == "observer":
+            yield finding_result(
+                CHECK,
+                "NameNode",
+                f"{report.address} is an observer, whose responses may be outdated",
+                "remove its address from storage.webhdfs",
+            )
+        elif report.failure and serving is not None:
+            yield finding_result(
+                CHECK,
+                "NameNode",
+                f"{report.address} does not respond ({report.failure}): it cannot take over if "
+                f"{serving.address} fails",
+                "check that it is running, or correct storage.webhdfs",
+            )
 
 
 def _left_behind(entries: Iterable[StorageEntry], root: str) -> Iterator[DoctorCheckResult]:
@@ -93,10 +118,3 @@ def _owner_of(root: str) -> str | None:
         return None
     owner = Path(root.removeprefix("file://")).stat().st_uid
     return None if owner == os.geteuid() else str(owner)
-
-
-def _namenode_info(webhdfs: str) -> dict[str, Any] | None:
-    try:
-        return read_namenode_info(webhdfs, _ANSWER_S)
-    except OSError:  # the storage itself answered
-        return None

@@ -3,21 +3,25 @@
 The format is Avro specification 1.12, "Object Container Files": a header (magic, metadata map,
 16-byte sync marker), then blocks of count, size, compressed datums and sync marker. A block's
 content is the concatenation of its datums, so datums of one writer schema are copied without
-decoding. The codec is `zstandard`. Memory: one block, or one datum if that is larger. The digest
-covers the bytes that are passed to the file, so reading the file back verifies all layers below.
+decoding. Blocks are compressed with `deflate`, which every Avro reader supports, or with
+`zstandard`. Memory: one block, or one datum if that is larger. The digest covers the bytes that are
+passed to the file, so reading the file back verifies all layers below.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
-from typing import BinaryIO, Final, NamedTuple
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import numpy as np
 import zstandard
+from isal import isal_zlib
 
 from hourmark.avro.framing import encode_long
+from hourmark.config.groups import AvroCodec
 from hourmark_etl.arrow import Int64s
 
 MAGIC: Final = b"Obj\x01"
@@ -25,7 +29,11 @@ SYNC_SIZE: Final = 16
 BLOCK_BYTES: Final = (
     1 << 20
 )  # before compression: large enough to compress well, small enough to split and to hold
-_LEVEL: Final = 3  # zstandard's default: above it, time grows faster than files shrink
+_ZSTANDARD_LEVEL: Final = 3  # the default: above it, time grows faster than files shrink
+_DEFLATE_LEVEL: Final = (
+    1  # of 0 to 3 in ISA-L: the others take more time or give larger files; zlib reads them all
+)
+_RAW: Final = -15  # RFC 1951 without a header or checksum, as the Avro specification requires
 _DIGEST_SIZE: Final = 16
 
 
@@ -44,7 +52,7 @@ class ContainerStats(NamedTuple):
 
 
 class ContainerWriter:
-    """Writer that appends encoded records to an Avro container file, compressed with Zstandard.
+    """Writer that appends encoded records to a compressed Avro container file.
 
     The caller opens and closes the file. If a method raises an exception, the file is incomplete
     and must be discarded.
@@ -52,22 +60,30 @@ class ContainerWriter:
     Args:
         file: A buffered binary file, positioned at its start.
         schema_json: The writer schema as JSON. It is embedded unchanged.
+        codec: Codec of the blocks.
         block_bytes: Size of a block in bytes before compression.
     """
 
-    def __init__(self, file: BinaryIO, schema_json: str, *, block_bytes: int = BLOCK_BYTES) -> None:
+    def __init__(
+        self,
+        file: BinaryIO,
+        schema_json: str,
+        *,
+        codec: AvroCodec = "deflate",
+        block_bytes: int = BLOCK_BYTES,
+    ) -> None:
         assert block_bytes > 0, block_bytes
         self._file = file
         self._block_bytes = block_bytes
         self._sync = os.urandom(SYNC_SIZE)
-        self._compressor = zstandard.ZstdCompressor(level=_LEVEL)
+        self._compress = _COMPRESSORS[codec]()
         self._digest = hashlib.blake2b(digest_size=_DIGEST_SIZE)
         self._bytes = 0
         self._records = 0
         self._block = bytearray()
         self._block_records = 0
         self._closed = False
-        self._write(_header({"avro.schema": schema_json, "avro.codec": "zstandard"}, self._sync))
+        self._write(_header({"avro.schema": schema_json, "avro.codec": codec}, self._sync))
 
     def append_run(self, data: memoryview, offsets: Int64s) -> None:
         """Append consecutive Avro-encoded records from a buffer, without decoding them.
@@ -124,7 +140,7 @@ class ContainerWriter:
     def _flush_block(self) -> None:
         if not self._block_records:
             return
-        data = self._compressor.compress(self._block)
+        data = self._compress(self._block)
         self._write(
             b"".join((encode_long(self._block_records), encode_long(len(data)), data, self._sync))
         )
@@ -182,6 +198,11 @@ class ContainerReader:
         self.sync = self._read(SYNC_SIZE)
         self.header = bytes(self._taken)
 
+    @property
+    def codec(self) -> str:
+        """Return the name of the codec in the file's header; `null` if there is none."""
+        return self.metadata.get("avro.codec", b"null").decode(errors="replace")
+
     def __iter__(self) -> Iterator[Block]:
         while (first := self._file.read(1)) != b"":
             self._taken = bytearray()
@@ -201,38 +222,14 @@ class ContainerReader:
             Avro-encoded records, concatenated without separators.
 
         Raises:
-            ValueError: The codec is neither `zstandard` nor `null`, or the data is damaged.
+            ValueError: The codec is not `deflate`, `zstandard` or `null`, or the data is damaged.
         """
-        codec = self.metadata.get("avro.codec", b"null")
-        if codec == b"null":
-            return block.data
-        if codec != b"zstandard":
-            raise ValueError(f"codec {codec.decode(errors='replace')} is not used in buckets")
+        if self.codec not in _DECOMPRESSORS:
+            raise ValueError(f"codec {self.codec} is not used in buckets")
         try:
-            return zstandard.ZstdDecompressor().decompressobj().decompress(block.data)
-        except zstandard.ZstdError as error:
+            return _DECOMPRESSORS[self.codec](block.data)
+        except (zlib.error, zstandard.ZstdError) as error:
             raise ValueError(f"a block cannot be decompressed: {error}") from error
-
-    def content_size(self, block: Block) -> int:
-        """Return the size of a block's decompressed content in bytes.
-
-        The block is decompressed only if its Zstandard frame header does not state the size.
-
-        Args:
-            block: Block of this container.
-
-        Returns:
-            Number of bytes of the Avro-encoded records.
-
-        Raises:
-            ValueError: The block had to be decompressed, and the codec is neither `zstandard` nor
-                `null`, or the data is damaged.
-        """
-        if self.metadata.get("avro.codec", b"null") == b"zstandard":
-            size = zstandard.frame_content_size(block.data)
-            if size >= 0:
-                return size
-        return len(self.content(block))
 
     def single_block_container(self, block: Block) -> bytes:
         """Return a complete Avro container file that contains only the given block.
@@ -305,3 +302,29 @@ class DigestingReader:
         self.digest.update(data)
         self.bytes += len(data)
         return data
+
+
+def _deflate() -> Callable[[bytearray], bytes]:
+    return lambda block: isal_zlib.compress(block, _DEFLATE_LEVEL, _RAW)
+
+
+def _zstandard() -> Callable[[bytearray], bytes]:
+    return zstandard.ZstdCompressor(level=_ZSTANDARD_LEVEL).compress
+
+
+def _decompress(stream: Any, data: bytes) -> bytes:
+    content: bytes = stream.decompress(data)
+    if not stream.eof or stream.unused_data:
+        raise ValueError("a block cannot be decompressed: it is incomplete, or too long")
+    return content
+
+
+_COMPRESSORS: Final[Mapping[AvroCodec, Callable[[], Callable[[bytearray], bytes]]]] = {
+    "deflate": _deflate,
+    "zstandard": _zstandard,
+}
+_DECOMPRESSORS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
+    "null": bytes,
+    "deflate": lambda data: _decompress(zlib.decompressobj(_RAW), data),
+    "zstandard": lambda data: _decompress(zstandard.ZstdDecompressor().decompressobj(), data),
+}

@@ -15,8 +15,14 @@ import fastavro
 
 from hourmark.errors import Finding, HourmarkError
 from hourmark.records.hours import Hour
-from hourmark.records.manifest import FORMAT, MARKER, Manifest
-from hourmark_etl.storage import NotFound, Storage, StorageError, list_if_exists
+from hourmark.records.manifest import FORMAT, MARKER, PARQUET_FOLDER, Manifest
+from hourmark_etl.storage import (
+    NotFound,
+    Storage,
+    StorageEntry,
+    StorageError,
+    list_if_exists,
+)
 
 _TYPE_NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,99}")
 _LEVELS: Final = (
@@ -260,6 +266,30 @@ def find_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest | N
         return read_manifest(storage, event_type, hour)
     except NotClosed:
         return None
+
+
+def list_bucket_files(storage: Storage, folder: str) -> dict[str, int]:
+    """Return all files and folders in the folder of a bucket, including those in `_parquet`.
+
+    Args:
+        storage: Storage with the bucket.
+        folder: Path of the bucket's folder, relative to the storage root.
+
+    Returns:
+        Size in bytes by path within the folder, such as `_parquet/part-00000.parquet`; 0 for a
+        folder. The folder `_parquet` itself is not included unless it is empty.
+
+    Raises:
+        NotFound: The folder does not exist.
+        StorageError: Storage is unavailable or denies access.
+    """
+    found: dict[str, int] = {}
+    for entry in storage.list(folder):
+        inner: list[StorageEntry] = []
+        if entry.is_folder and entry.name == PARQUET_FOLDER:
+            inner = storage.list(f"{folder}/{entry.name}")
+        found |= {f"{entry.name}/{of.name}": of.size for of in inner} or {entry.name: entry.size}
+    return found
 
 
 def read_events(

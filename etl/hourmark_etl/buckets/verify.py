@@ -22,16 +22,25 @@ import fastavro
 import numpy as np
 
 from hourmark.avro.framing import fingerprint
+from hourmark.config.groups import AvroCodec
 from hourmark.records.event_id import SIZE as ID_SIZE
 from hourmark.records.event_id import EventId
 from hourmark.records.hours import Hour
-from hourmark.records.manifest import MARKER, BucketFile, Manifest, PreviousMarker
+from hourmark.records.manifest import (
+    MARKER,
+    BucketFile,
+    Manifest,
+    ParquetFile,
+    PreviousMarker,
+)
 from hourmark_etl.arrow import Int64s, UInt64s, hour_starts_s
 from hourmark_etl.buckets.avro_container import DigestingReader
+from hourmark_etl.buckets.parquet_comparison import find_parquet_differences
 from hourmark_etl.buckets.reader import (
     BadMarker,
     DamagedBucketFile,
     NotClosed,
+    list_bucket_files,
     read_events,
     read_manifest,
     read_marker,
@@ -62,10 +71,13 @@ class BucketFault(enum.StrEnum):
         COUNT: The number of events differs from the manifest.
         UNREADABLE: A file cannot be read or decoded.
         SCHEMA: The schema of a file differs from the manifest.
+        CODEC: A file does not have the codec that the manifest states, or the manifest states a
+            codec although the bucket has no files.
         DUPLICATE: An event id appears more than once.
         ID_SUM: The sum of the event ids differs from the manifest.
         HOUR: The time of an event does not belong to the bucket.
         LATE: The numbers of late events differ from the manifest.
+        PARQUET: The events of a Parquet file differ from those of its Avro file.
     """
 
     MISSING_BUCKET = (
@@ -81,10 +93,12 @@ class BucketFault(enum.StrEnum):
     COUNT = "wrong-count"
     UNREADABLE = "unreadable"
     SCHEMA = "wrong-schema"
+    CODEC = "wrong-codec"
     DUPLICATE = "duplicate-event"
     ID_SUM = "wrong-id-sum"
     HOUR = "wrong-hour"
     LATE = "wrong-late-counts"
+    PARQUET = "wrong-parquet"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,6 +305,7 @@ class _Check:
         self._hour = hour
         self._findings: list[BucketFinding] = []
         self._contents: dict[str, _Content] = {}
+        self._codec: AvroCodec | None = None
 
     def add(self, kind: BucketFault, detail: str, file: str | None = None) -> None:
         self._findings.append(
@@ -317,24 +332,52 @@ class _Check:
 
     def run(self, manifest: Manifest) -> None:
         self._check_chain(manifest.previous)
-        sizes = {entry.name: entry.size for entry in self._storage.list(self.folder)}
+        self._codec = manifest.files_codec
+        if manifest.codec is not None and self._codec is None:
+            self.add(
+                BucketFault.CODEC,
+                f"the manifest states the codec {manifest.codec}, but lists no files",
+            )
+        sizes = list_bucket_files(self._storage, self.folder)
         listed = {file.name: file for file in manifest.files}
-        for name in sorted(sizes.keys() - listed.keys() - {MARKER}):
+        parquet = {file.name: file for file in manifest.parquet}
+        for name in sorted(sizes.keys() - listed.keys() - parquet.keys() - {MARKER}):
             self.add(
                 BucketFault.EXTRA_FILE, "is in the folder but not listed in the manifest", name
             )
-        if len(listed) != len(manifest.files):
+        if len(listed) + len(parquet) != len(manifest.files) + len(manifest.parquet):
             self.add(BucketFault.BAD_MARKER, "the manifest lists a file twice")
-        for name, file in listed.items():
-            if name in sizes:
-                self._check_file(file)
-            else:
+        records = {name: file.records for name, file in listed.items()}
+        records |= {name: file.records for name, file in parquet.items()}
+        for name, count in records.items():
+            if name not in sizes:
                 self.add(
-                    BucketFault.MISSING_FILE,
-                    f"the manifest lists it, with {file.records} events",
-                    name,
+                    BucketFault.MISSING_FILE, f"the manifest lists it, with {count} events", name
                 )
+        for file in listed.values():
+            if file.name in sizes:
+                self._check_file(file)
         self._check_totals(manifest)
+        self._check_parquet(manifest, [file for file in parquet.values() if file.name in sizes])
+
+    def _check_parquet(self, manifest: Manifest, present: Sequence[ParquetFile]) -> None:
+        for file in present:
+            with self._storage.open(f"{self.folder}/{file.name}") as opened:
+                content = DigestingReader(opened)
+                while content.read(_READ_BYTES):
+                    pass
+            self._check_bytes(file, content.bytes, content.digest.hexdigest())
+        for avro in manifest.files if manifest.parquet else ():
+            files = [file for file in present if file.rows_of == avro.name]
+            if not self._contents.get(avro.name, _Content()).whole:
+                continue  # reported above
+            for name, difference in find_parquet_differences(
+                self._storage, self.folder, avro, files, self._hour.length_s
+            ):
+                self.add(BucketFault.PARQUET, difference, name)
+        unknown = {file.rows_of for file in manifest.parquet} - {f.name for f in manifest.files}
+        for name in sorted(unknown):
+            self.add(BucketFault.BAD_MARKER, f"Parquet files refer to {name}, which is not listed")
 
     def _check_chain(self, recorded: PreviousMarker | None) -> None:
         before = self._bucket_before(recorded)
@@ -364,18 +407,7 @@ class _Check:
 
     def _check_file(self, file: BucketFile) -> None:
         content = self._contents[file.name] = self._read(file)
-        if content.bytes != file.bytes:
-            self.add(
-                BucketFault.SIZE,
-                f"{content.bytes} bytes, but the manifest states {file.bytes}",
-                file.name,
-            )
-        if content.digest != file.blake2b:
-            self.add(
-                BucketFault.DIGEST,
-                f"blake2b {content.digest}, but the manifest states {file.blake2b}",
-                file.name,
-            )
+        self._check_bytes(file, content.bytes, content.digest)
         if content.whole and content.records != file.records:
             self.add(
                 BucketFault.COUNT,
@@ -384,6 +416,18 @@ class _Check:
             )
         self._check_hours(file, content)
 
+    def _check_bytes(self, file: BucketFile | ParquetFile, size: int, digest: str) -> None:
+        if size != file.bytes:
+            self.add(
+                BucketFault.SIZE, f"{size} bytes, but the manifest states {file.bytes}", file.name
+            )
+        if digest != file.blake2b:
+            self.add(
+                BucketFault.DIGEST,
+                f"blake2b {digest}, but the manifest states {file.blake2b}",
+                file.name,
+            )
+
     def _read(self, file: BucketFile) -> _Content:
         content = _Content()
         with self._storage.open(f"{self.folder}/{file.name}") as opened:
@@ -391,6 +435,7 @@ class _Check:
             try:
                 events = fastavro.reader(cast(BinaryIO, reader))
                 self._check_schema(file, events.metadata)
+                self._check_codec(file, events.codec)
                 for event in events:
                     content.ids += EventId(cast(Mapping[str, Any], event)["event_id"])
                 content.whole = True
@@ -414,6 +459,14 @@ class _Check:
             self.add(
                 BucketFault.SCHEMA,
                 f"fingerprint {found}, but the manifest states {file.schema_fingerprint}",
+                file.name,
+            )
+
+    def _check_codec(self, file: BucketFile, found: str) -> None:
+        if found != self._codec:
+            self.add(
+                BucketFault.CODEC,
+                f"codec {found}, but according to the manifest it is {self._codec}",
                 file.name,
             )
 

@@ -16,8 +16,8 @@ from typing import ClassVar
 
 from hourmark.errors import Finding
 from hourmark.records.manifest import MARKER, Manifest
-from hourmark_etl.buckets.reader import find_manifest
-from hourmark_etl.closing.bucket_manifest import name_files
+from hourmark_etl.buckets.reader import find_manifest, list_bucket_files
+from hourmark_etl.closing.bucket_manifest import name_bucket_files
 from hourmark_etl.closing.publication import (
     BucketPublication,
     PreparedBucket,
@@ -91,10 +91,10 @@ def prepare_bucket(
     check_publishable(written_hour)
     folder, marker = attempt_folder(frontier, manifest.attempt), manifest.encode()
     storage.write_new(f"{folder}/{MARKER}", marker, unpublished=True)  # this creates the folder
-    for name, file in name_files(written_hour.files):
-        storage.rename_new(file.path, f"{folder}/{name}", unpublished=True)
-    found = {entry.name: entry.size for entry in storage.list(folder)}
-    wanted = {f.name: f.bytes for f in manifest.files} | {MARKER: len(marker)}
+    for name, path in name_bucket_files(written_hour.files).items():
+        storage.rename_new(path, f"{folder}/{name}", unpublished=True)
+    found = list_bucket_files(storage, folder)
+    wanted = manifest.file_sizes | {MARKER: len(marker)}
     if found != wanted:
         raise Finding(
             f"{storage.url(folder)} contains {found}, but the manifest lists {wanted}; the "

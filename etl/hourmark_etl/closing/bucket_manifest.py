@@ -7,10 +7,11 @@ import itertools
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from importlib.metadata import version
-from typing import Final
+from typing import Final, Literal
 
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import (
+    PARQUET_FOLDER,
     BucketEvidence,
     BucketFile,
     BucketOffset,
@@ -18,10 +19,12 @@ from hourmark.records.manifest import (
     HourTotals,
     Manifest,
     MissingRanges,
+    ParquetFile,
     PreviousMarker,
     SetAsideRecords,
 )
 from hourmark_etl.closing.write.containers import WrittenFile, WrittenHour
+from hourmark_etl.closing.write.parquet_files import WrittenParquet
 from hourmark_etl.model import ExcludedRecords, Frontier, OriginHourTotals, Seal, StagedGroup
 
 _SET_ASIDE_MAX: Final = 50  # entries of `Manifest.set_aside_records`
@@ -83,6 +86,7 @@ def build_manifest(
                 *(f"not verified: {what}" for what in (*written_hour.unverified, *unverified)),
             ],
         ),
+        codec=_codec_field(files),
         files=[
             BucketFile(
                 name=name,
@@ -107,6 +111,17 @@ def build_manifest(
         lost=dict(seal.lost),
         unknown=dict(seal.unknown),
         unrepeatable=list(seal.unrepeatable),
+        parquet=[
+            ParquetFile(
+                name=name,
+                rows_of=rows_of,
+                records=w.records,
+                bytes=w.bytes,
+                blake2b=w.blake2b,
+                origin_hour=str(Hour(w.hour_s, hour.length_s)),
+            )
+            for name, rows_of, w in name_parquet_files(written_hour.files)
+        ],
         id_sum=f"{sum(w.id_sum for _, w in files) % (1 << 64):016x}",
         offsets=[
             BucketOffset(
@@ -134,6 +149,13 @@ def _describe_left_out(written: WrittenHour) -> list[str]:
         if count
         else []
     )
+
+
+def _codec_field(files: Sequence[tuple[str, WrittenFile]]) -> Literal["deflate"] | None:
+    # Version 0.3.0 knows no such field, so markers of buckets that it can read do not have it.
+    codecs = {w.codec for _, w in files}
+    assert len(codecs) <= 1, "all files of a bucket are written with one codec"
+    return "deflate" if "deflate" in codecs else None
 
 
 def _lacks(seal: Seal, written: WrittenHour) -> MissingRanges | None:
@@ -197,3 +219,38 @@ def name_files(written: Sequence[WrittenFile]) -> list[tuple[str, WrittenFile]]:
         for w in sorted(written, key=lambda w: (w.late, w.schema_id, w.path))
     ]
     return [(f"{kind}-{next(numbers[kind]):05d}.avro", w) for kind, w in files]
+
+
+def name_parquet_files(written: Sequence[WrittenFile]) -> list[tuple[str, str, WrittenParquet]]:
+    """Choose the paths of a bucket's Parquet files within its folder.
+
+    Args:
+        written: The Avro files of the bucket, in any order.
+
+    Returns:
+        A path such as `_parquet/part-00000.parquet`, the name of the Avro file with the same rows,
+        and the Parquet file; empty if the bucket has no Parquet files. The Parquet files of an Avro
+        file are in the order of its rows.
+    """
+    numbers = {"part": itertools.count(), "late": itertools.count()}
+    return [
+        (f"{PARQUET_FOLDER}/{kind}-{next(numbers[kind]):05d}.parquet", name, parquet)
+        for name, w in name_files(written)
+        for kind in ("late" if w.late else "part",)
+        for parquet in w.parquet
+    ]
+
+
+def name_bucket_files(written: Sequence[WrittenFile]) -> dict[str, str]:
+    """Choose the names of all files of a bucket, Avro and Parquet, within its folder.
+
+    Args:
+        written: The Avro files of the bucket, in any order.
+
+    Returns:
+        The path of each written file, relative to the storage root, by its name in the bucket;
+        empty if the bucket has no events.
+    """
+    return {name: file.path for name, file in name_files(written)} | {
+        name: parquet.path for name, _, parquet in name_parquet_files(written)
+    }

@@ -22,6 +22,7 @@ from hourmark.kafka.topic_names import AUDIT as AUDIT_TOPIC
 from hourmark.kafka.topic_names import CONTROL, events_topic
 from hourmark.records.hours import Hour
 from hourmark_etl.closing.backfill import advance_backfill
+from hourmark_etl.closing.codec import choose_codec
 from hourmark_etl.closing.cut.cut import ClosingCut, CutTaker, Waiting, limit_lines
 from hourmark_etl.closing.cut.forced import select_overridden_frontiers, take_forced_cut
 from hourmark_etl.closing.cut.readiness import DuplicateHostWatch
@@ -100,6 +101,7 @@ class Closer:
             lease=self.lease,
             clock=ports.clock,
             executor=ports.executor,
+            codec=choose_codec(ports.database, config.etl.avro_codec),
         )
         self._sealer = Sealer(
             engine=ports.engine,

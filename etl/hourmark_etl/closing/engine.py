@@ -10,14 +10,17 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
+from hourmark.config.groups import AvroCodec, BucketFormat
 from hourmark.config.loading import Config
 from hourmark_etl.closing.proof.proof import Proof, Prover
 from hourmark_etl.closing.proof.readings import AuditComparer, AuditComparison
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.closing.write.writing import SealedHour, WriteLimits, write_hours
+from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger.closed import closed_buckets
 from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.rules import read_bucket_formats
 from hourmark_etl.model import AuditOffsets, Frontier
 from hourmark_etl.storage import Storage
 
@@ -108,21 +111,28 @@ class Engine:
         return AuditComparer(self.runner, self.storage, self.database).compare_next(skip_paths)
 
     def write(
-        self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str
+        self,
+        sealed: Collection[SealedHour],
+        schemas: Mapping[int, str],
+        folder: str,
+        codec: AvroCodec,
     ) -> list[WrittenHour]:
-        """Write the Avro container files of hourly buckets, without duplicate events.
+        """Write the files of hourly buckets, without duplicate events.
 
-        The files are written to a temporary folder and published in a later step. After an error,
-        repeat the call with a different folder.
+        All buckets have Avro files. Those of types with the format `avro+parquet` also have Parquet
+        files. The files are written to a temporary folder and published in a later step. After an
+        error, repeat the call with a different folder.
 
         Args:
             sealed: The buckets, whose content is fixed, with their staged rows (events copied from
                 Kafka).
             schemas: Avro schemas as JSON, by schema id.
             folder: Path of the new folder.
+            codec: Codec of the files.
 
         Returns:
-            The files of each bucket, in the order of `sealed`.
+            The files of each bucket, in the order of `sealed`. If the ledger row with the format of
+            a type is damaged, the `publish_error` of its buckets states this.
 
         Raises:
             Unreadable: A staged file is missing or damaged. Stage it again and repeat the call.
@@ -131,5 +141,21 @@ class Engine:
         for s in sealed:
             late[s.event_type] |= s.late_hours_s
         closed = closed_buckets(self.database, late, self.config.parsing.bucket_seconds)
-        limits = WriteLimits(etl.unit_bytes_max, etl.target_file_bytes, etl.tasks)
-        return write_hours(self.runner, self.storage, sealed, closed, schemas, folder, limits)
+        limits = WriteLimits(etl.unit_bytes_max, etl.target_file_bytes, etl.tasks, codec)
+        formats = read_bucket_formats(
+            self.database, {s.event_type for s in sealed}, etl.bucket_format
+        )
+        with_parquet = {name for name, of in formats.items() if of == "avro+parquet"}
+        written = write_hours(
+            self.runner, self.storage, sealed, closed, schemas, folder, limits, with_parquet
+        )
+        return [_with_format_error(of, formats[of.event_type]) for of in written]
+
+
+def _with_format_error(
+    written: WrittenHour, bucket_format: BucketFormat | DamagedRow
+) -> WrittenHour:
+    if not isinstance(bucket_format, DamagedRow):
+        return written
+    errors = filter(None, (str(bucket_format), written.publish_error))
+    return dataclasses.replace(written, publish_error="; ".join(errors))

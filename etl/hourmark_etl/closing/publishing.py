@@ -22,6 +22,7 @@ from contextlib import closing
 from typing import Final, NamedTuple, TypeVar
 
 from hourmark.clock import Clock
+from hourmark.config.groups import AvroCodec
 from hourmark.errors import Finding
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest, PreviousMarker
@@ -125,6 +126,7 @@ class Publisher:
         lease: Lease of the closer, the process that closes buckets.
         clock: Clock for the time of closing.
         executor: Function that creates an executor for parallel storage operations.
+        codec: Codec of the files of new buckets.
     """
 
     engine: Engine
@@ -133,6 +135,7 @@ class Publisher:
     lease: Lease
     clock: Clock
     executor: Callable[[], Executor]
+    codec: AvroCodec
 
     @property
     def publication(self) -> BucketPublication:
@@ -199,7 +202,8 @@ class Publisher:
         known = {of: schema for of, schema in schemas.items() if isinstance(schema, KnownSchema)}
         texts = {of: schema.text for of, schema in known.items() if schema.text}
         readable = [hours[f.event_type, f.hour] for chain in chains for f in chain]
-        written = self.engine.write(readable, texts, f"{folder}/_tasks")  # not a valid type name
+        tasks_folder = f"{folder}/_tasks"  # not a valid type name
+        written = self.engine.write(readable, texts, tasks_folder, self.codec)
         written_round = _WrittenRound(
             attempt=attempt,
             ledger=self.database.identity(),

@@ -23,8 +23,8 @@ from pydantic import BaseModel, ConfigDict
 from hourmark.errors import Finding
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import MARKER, Manifest
-from hourmark_etl.buckets.reader import decode_manifest, find_manifest
-from hourmark_etl.closing.bucket_manifest import name_files
+from hourmark_etl.buckets.reader import decode_manifest, find_manifest, list_bucket_files
+from hourmark_etl.closing.bucket_manifest import name_bucket_files
 from hourmark_etl.closing.publication import BucketPublication, PreparedBucket, check_publishable
 from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.model import Frontier
@@ -111,8 +111,7 @@ class SelectPublication(BucketPublication):
         check_publishable(written_hour)
         record = record_path(frontier.event_type, frontier.hour, manifest.attempt)
         self.storage.write_new(record, manifest.encode())
-        sources = {name: file.path for name, file in name_files(written_hour.files)}
-        wanted = {file.name: file.bytes for file in manifest.files}
+        sources, wanted = name_bucket_files(written_hour.files), manifest.file_sizes
         found = dict(zip(sources, map_concurrently(self._size, sources.values()), strict=True))
         if found != wanted:
             raise Finding(
@@ -227,8 +226,8 @@ class SelectPublication(BucketPublication):
         # Every step may have been executed before, or is being executed by another closer.
         folder, marker = bucket.folder, selection.marker.encode()
         manifest = decode_manifest(self.storage, *bucket, marker)
-        found = self._list_files(folder)
-        missing = [file.name for file in manifest.files if file.name not in found]
+        wanted = manifest.file_sizes
+        missing = sorted(wanted.keys() - self._list_files(folder))
         try:
             for _ in map_concurrently(
                 lambda name: self.storage.copy_file(selection.sources[name], f"{folder}/{name}"),
@@ -243,8 +242,7 @@ class SelectPublication(BucketPublication):
                 "selects it. Restore the file. If that is impossible, delete the selection and "
                 f"{self.storage.url(folder)}; the hour is then written again"
             ) from error
-        found, wanted = self._list_files(folder), {file.name: file.bytes for file in manifest.files}
-        if found != wanted:
+        if (found := self._list_files(folder)) != wanted:
             raise Finding(
                 f"{self.storage.url(folder)} contains {found}, but its selection lists {wanted}. "
                 "Move objects that are not listed elsewhere, and delete those with another size; "
@@ -287,8 +285,8 @@ class SelectPublication(BucketPublication):
 
     def _list_files(self, folder: str) -> dict[str, int]:
         # Sizes of all objects of a bucket by name, without the marker. Prefixes have size 0.
-        return {
-            entry.name: entry.size
-            for entry in list_if_exists(self.storage, folder)
-            if entry.name != MARKER
-        }
+        try:
+            found = list_bucket_files(self.storage, folder)
+        except NotFound:
+            return {}
+        return {name: size for name, size in found.items() if name != MARKER}

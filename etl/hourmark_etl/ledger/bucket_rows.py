@@ -10,6 +10,7 @@ events of an hour, so that a lookup does not read every later bucket.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
@@ -347,6 +348,59 @@ def find_newest_closed_bucket(
         if closed := [row for row in rows if row.closed_at_ms < closed_before_ms]:
             return closed[-1]
     return None
+
+
+def read_newest_manifest_with_files(connection: Connection) -> Manifest | None:
+    """Return the manifest of the newest closed bucket that has files, of all event types.
+
+    If several buckets of the newest hour have files, the one that was closed last is chosen.
+    Damaged rows are skipped; `hourmark ledger check` reports them.
+
+    Args:
+        connection: A transaction of the ledger.
+
+    Returns:
+        The manifest; None if no closed bucket has files.
+    """
+    newest = _newest_recent_manifest_with_files(connection)
+    days = select(_DAYS).order_by(_DAYS.c.day.desc())
+    if newest is not None:  # a type without later buckets keeps an old row that is not packed
+        start_s = Hour.parse(newest.hour, newest.bucket_seconds).start_s
+        days = days.where(_DAYS.c.day >= start_s // DAY_S * DAY_S)
+    known = [] if newest is None else [newest]
+    with connection.execute(days, execution_options={"yield_per": 1}) as result:
+        for _, of_day in itertools.groupby(result.mappings(), key=lambda day: day["day"]):
+            rows = (row for day in of_day for row in _undamaged_rows(day))
+            if found := [m for row in rows if (m := _manifest_with_files(row.manifest))]:
+                return max([*known, *found], key=lambda m: (m.hour, m.closed_at_ms))
+    return newest
+
+
+def _newest_recent_manifest_with_files(connection: Connection) -> Manifest | None:
+    newest_first = _BUCKETS.c.hour.desc(), _BUCKETS.c.closed_at_ms.desc(), _BUCKETS.c.type
+    query = select(_BUCKETS.c.type, _BUCKETS.c.hour).order_by(*newest_first)
+    keys = [(event_type, hour_s) for event_type, hour_s in connection.execute(query)]
+    for at in range(0, len(keys), _STREAMED):
+        some = keys[at : at + _STREAMED]
+        texts = read_bucket_manifests(connection, some)
+        if found := next(filter(None, (_manifest_with_files(texts[key]) for key in some)), None):
+            return found
+    return None
+
+
+def _undamaged_rows(day: Mapping[Any, Any]) -> list[BucketRow]:
+    try:
+        return _unpacked(day, lambda _: True)
+    except DamagedRow:
+        return []
+
+
+def _manifest_with_files(text: str) -> Manifest | None:
+    try:
+        manifest = Manifest.decode(text.encode())
+    except ValueError:  # a damaged row
+        return None
+    return manifest if manifest.files else None
 
 
 class ClosedSpan(NamedTuple):

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 
 from sqlalchemy import Connection, insert, select
 
+from hourmark.config.groups import BucketFormat
 from hourmark.errors import Finding, UsageError
 from hourmark.records.hours import Hour
 from hourmark.rules.change import describe_changes
-from hourmark.rules.revision import KnownSchema, Record, Rules, RulesBook, key_matches_content
+from hourmark.rules.revision import (
+    KnownSchema,
+    Record,
+    Rules,
+    RulesBook,
+    key_matches_content,
+    revision_order,
+)
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
@@ -153,6 +162,53 @@ def merge_rules(connection: Connection, new_rules: RulesBook) -> None:
         Finding: A schema id has two different event types or schemas.
     """
     _add(connection, _book(connection), new_rules.records.items())
+
+
+def read_bucket_formats(
+    database: Database, event_types: Collection[str], default: BucketFormat
+) -> dict[str, BucketFormat | DamagedRow]:
+    """Return the formats in which the buckets of event types are written.
+
+    The formats are those of the latest rules revision, which is one version of all declarations.
+
+    Args:
+        database: The ledger (the ETL's state database).
+        event_types: Names of the event types.
+        default: Format of types that do not declare one, or are no longer declared.
+
+    Returns:
+        For each event type, its format, or the error of the damaged ledger row that contains it.
+
+    Raises:
+        Unavailable: The database does not respond.
+    """
+    rules = tables.rules.c
+    with database.reading() as connection:
+        keys = connection.execute(select(rules.key).where(rules.key.like("rules/%"))).scalars()
+        latest = max(keys, key=lambda key: revision_order(key.removeprefix("rules/")), default=None)
+        if latest is None:
+            return dict.fromkeys(event_types, default)
+        revision = connection.execute(select(rules.value).where(rules.key == latest)).scalar_one()
+        if not key_matches_content(latest, revision):
+            return dict.fromkeys(event_types, DamagedRow(tables.rules.name, latest))
+        entries = json.loads(revision)["types"]
+        declared = {
+            name: f"type/{name}/{entries[name]['digest']}"
+            for name in event_types
+            if name in entries
+        }
+        found = dict(
+            connection.execute(
+                select(rules.key, rules.value).where(rules.key.in_(declared.values()))
+            ).all()
+        )
+    formats: dict[str, BucketFormat | DamagedRow] = dict.fromkeys(event_types, default)
+    for name, key in declared.items():
+        if not key_matches_content(key, found.get(key, "")):
+            formats[name] = DamagedRow(tables.rules.name, key)
+        else:
+            formats[name] = json.loads(found[key])["declaration"].get("format") or default
+    return formats
 
 
 def _book(connection: Connection) -> RulesBook:

@@ -5,29 +5,34 @@ operation that fails if the target exists: `FolderStorage.rename_new` moves a fo
 `ObjectStorage.write_new` creates an object. All implementations pass the same test suite,
 tests/integration/test_storage_contract.py.
 
-| module           | content                                                         |
-|------------------|-----------------------------------------------------------------|
-| `interface`      | the protocols and the guarantees of each method                 |
-| `errors`         | the exception hierarchy                                         |
-| `paths`          | validation of paths                                             |
-| `local_disk`     | the backend for `file:///…`                                     |
-| `webhdfs`        | the backend for `hdfs://…`, over WebHDFS                        |
-| `webhdfs_http`   | WebHDFS requests and retries                                    |
-| `webhdfs_files`  | streaming uploads and downloads                                 |
-| `object_storage` | the backend for object stores                                   |
-| `object_client`  | the requests to an object store, as a port                      |
-| `obstore_client` | the client for S3                                               |
-| `race_probe`     | verifies that conditional puts have one winner                  |
+| module            | content                                                        |
+|-------------------|----------------------------------------------------------------|
+| `interface`       | the protocols and the guarantees of each method                |
+| `errors`          | the exception hierarchy                                        |
+| `paths`           | validation of paths                                            |
+| `local_disk`      | the backend for `file:///…`                                    |
+| `webhdfs`         | the backend for `hdfs://…`, over WebHDFS                       |
+| `tls`             | TLS contexts for connections to NameNodes and DataNodes        |
+| `active_namenode` | the NameNode to try first                                      |
+| `namenode`        | what NameNodes report about themselves                         |
+| `webhdfs_http`    | WebHDFS requests, retries and failover                         |
+| `webhdfs_files`   | streaming uploads and downloads                                |
+| `object_storage`  | the backend for object stores                                  |
+| `object_client`   | the requests to an object store, as a port                     |
+| `obstore_client`  | the client for S3                                              |
+| `race_probe`      | verifies that conditional puts have one winner                 |
 """
 
 from __future__ import annotations
 
 import getpass
+import ssl
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from hourmark.config.groups import StorageSettings
 from hourmark.errors import UsageError
+from hourmark.process.certificates import load_ca_certificates
 from hourmark_etl.storage.errors import (
     AccessDenied,
     AlreadyExists,
@@ -35,6 +40,7 @@ from hourmark_etl.storage.errors import (
     ContentLost,
     NoSpace,
     NotFound,
+    QuotaExceeded,
     SafeMode,
     StorageError,
 )
@@ -60,6 +66,7 @@ __all__ = [
     "NoSpace",
     "NotFound",
     "ObjectStorage",
+    "QuotaExceeded",
     "SafeMode",
     "Storage",
     "StorageEntry",
@@ -76,24 +83,28 @@ def open_storage(settings: StorageSettings) -> Storage:
     """Create the storage backend for the given settings, without connecting to the storage.
 
     Args:
-        settings: The `storage` settings. `root` is a URL `file:///…`, `hdfs://host:port/path` or
+        settings: The `storage` settings. `root` is a URL `file:///…`, `hdfs://…/path` or
             `s3://bucket/path`.
 
     Returns:
         A `LocalDisk`, `WebHdfs` or `ObjectStorage`, depending on the scheme of the URL.
 
     Raises:
+        ConfigError: The CA certificates in `settings.ca` cannot be loaded.
         UsageError: The packages for this kind of storage are not installed.
     """
     if settings.root.startswith("file://"):
         return LocalDisk(root=Path(settings.root.removeprefix("file://") or "/"))
+    if settings.ca is not None:
+        load_ca_certificates(ssl.create_default_context(), "storage.ca", settings.ca)
     root = urlsplit(settings.root)
     if root.scheme == "s3":
         return _open_s3(root.netloc, root.path.strip("/"), settings)
     return WebHdfs(
-        namenode=f"hdfs://{root.netloc}",
+        filesystem=f"hdfs://{root.netloc}",
         root=root.path,
-        http=settings.webhdfs.rstrip("/"),
+        namenodes=settings.namenodes,
+        ca=settings.ca,
         user=settings.user or getpass.getuser(),
         replication=settings.replication,
     )

@@ -6,7 +6,8 @@ StorageError (an Unavailable)   the backend cannot be reached or refuses; a retr
 │   ├── NotFound                the path does not exist or has the wrong type (a folder for a file)
 │   └── BadBlocks               the path exists, but the storage has lost part of its content
 ├── AccessDenied                the user lacks permission
-├── NoSpace                     disk full, quota reached, or too few DataNodes with free space
+├── NoSpace                     disk full, or too few DataNodes with free space
+│   └── QuotaExceeded           a quota of HDFS on a folder is reached
 └── SafeMode                    HDFS is temporarily read-only
 """
 
@@ -79,6 +80,19 @@ class NoSpace(StorageError):
     next_step = (
         "check that the DataNodes are alive and have space (hdfs dfsadmin -report), or raise the "
         "quota; nothing was published"
+    )
+
+
+class QuotaExceeded(NoSpace):
+    """Raised if a write would exceed a quota of HDFS on a folder.
+
+    The quota limits the number of names (files and folders) or the space of all replicas. The
+    message names the folder, its quota and its use.
+    """
+
+    next_step = (
+        "raise the folder's quota (hdfs dfsadmin -setQuota, -setSpaceQuota) or delete files below "
+        "it, then try again; nothing was published"
     )
 
 

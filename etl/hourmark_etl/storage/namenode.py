@@ -1,35 +1,83 @@
-"""Reads the status that an HDFS NameNode reports on its HTTP port, outside of WebHDFS."""
+"""Reads the status that HDFS NameNodes report on their HTTP ports, outside of WebHDFS."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 from urllib.error import HTTPError
-from urllib.request import ProxyHandler, build_opener
+from urllib.request import HTTPSHandler, ProxyHandler, build_opener
 
-_JMX: Final = "/jmx?qry=Hadoop:service=NameNode,name=NameNodeInfo"
-# No proxy, as in WebHDFS: addresses of the cluster are internal.
-_DIRECT: Final = build_opener(ProxyHandler({}))
+from hourmark_etl.storage.tls import client_context
+
+_JMX: Final = "/jmx?qry=Hadoop:service=NameNode,name="
 
 
-def read_namenode_info(webhdfs: str, seconds: float) -> dict[str, Any] | None:
-    """Return the attributes of an HDFS NameNode's JMX bean `NameNodeInfo`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameNodeReport:
+    """What one NameNode reports about itself.
 
-    Examples are the safe mode, the live DataNodes and the number of missing blocks.
+    Attributes:
+        address: HTTP address of the NameNode.
+        state: `active`, `standby` or `observer`. None if it is unknown, for example because the
+            server is a WebHDFS gateway.
+        info: Attributes of the JMX bean `NameNodeInfo`, such as the safe mode, the live DataNodes
+            and the number of missing blocks. None if the server does not have this bean.
+        failure: Why the server did not respond; empty if it did.
+    """
+
+    address: str
+    state: str | None = None
+    info: Mapping[str, Any] | None = field(default=None, repr=False)
+    failure: str = ""
+
+    @property
+    def serves(self) -> bool:
+        """Return whether the server responds and does not report that it is not active."""
+        return not self.failure and self.state in (None, "active")
+
+
+def read_namenode(address: str, seconds: float, ca: Path | None = None) -> NameNodeReport:
+    """Return what a NameNode reports about itself.
 
     Args:
-        webhdfs: HTTP address of the NameNode (setting `storage.webhdfs`).
-        seconds: Timeout of the request in seconds.
+        address: HTTP address of the NameNode (setting `storage.webhdfs`).
+        seconds: Timeout of each of two requests, in seconds.
+        ca: PEM file with the CA certificates for an https:// address; None for those of the system.
 
     Returns:
-        Values by attribute name. None if the server does not have this bean, for example because it
-        is a WebHDFS gateway.
-
-    Raises:
-        OSError: The server does not answer in time.
+        The report. If the server does not respond in time, its `failure` is the reason.
     """
     try:
-        with _DIRECT.open(webhdfs.rstrip("/") + _JMX, timeout=seconds) as answer:
+        state = _read_bean(address, "NameNodeStatus", seconds, ca)
+        info = _read_bean(address, "NameNodeInfo", seconds, ca)
+    except OSError as error:
+        return NameNodeReport(address=address, failure=str(getattr(error, "reason", error)))
+    return NameNodeReport(address=address, state=(state or {}).get("State"), info=info)
+
+
+def find_serving(reports: Iterable[NameNodeReport]) -> NameNodeReport | None:
+    """Return the first report of a NameNode that serves requests.
+
+    Args:
+        reports: Reports of the NameNodes of a name service, in the order of the setting.
+
+    Returns:
+        An active NameNode; otherwise a server that does not report its state. None if there is
+        neither.
+    """
+    serving = [report for report in reports if report.serves]
+    return min(serving, key=lambda report: report.state is None, default=None)
+
+
+def _read_bean(address: str, name: str, seconds: float, ca: Path | None) -> dict[str, Any] | None:
+    # No proxy, as in WebHDFS: addresses of the cluster are internal.
+    context = client_context(ca) if address.startswith("https:") else None
+    opener = build_opener(ProxyHandler({}), HTTPSHandler(context=context))
+    try:
+        with opener.open(f"{address}{_JMX}{name}", timeout=seconds) as answer:
             (bean,) = json.load(answer)["beans"]
             return dict(bean)
     except (HTTPError, ValueError, KeyError, TypeError):

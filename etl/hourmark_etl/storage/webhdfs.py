@@ -18,6 +18,7 @@ import posixpath
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal, cast
 
 from pydantic import BaseModel, Field
@@ -67,17 +68,19 @@ class WebHdfs(FolderStorage):
     """Storage backend for HDFS that uses the WebHDFS REST API.
 
     Attributes:
-        namenode: `hdfs://host:port` of the NameNode, for Spark's JVM.
+        filesystem: `hdfs://host:port` or `hdfs://nameservice`, for URLs in messages.
         root: Absolute path of the storage root in HDFS.
-        http: `http://host:port` of the NameNode.
+        namenodes: `http://host:port` of each NameNode that can be active.
+        ca: PEM file with the CA certificates for https:// addresses; None for those of the system.
         user: HDFS user name that is sent with all requests.
         replication: Number of replicas of each new file.
         retry_pauses_s: Pause before each retry of a request without a response, in seconds.
     """
 
-    namenode: str  # hdfs://host:port, used by Spark's JVM
-    root: str  # absolute path in HDFS
-    http: str  # http://host:port of the NameNode
+    filesystem: str
+    root: str
+    namenodes: tuple[str, ...]
+    ca: Path | None = None
     user: str
     replication: int
     retry_pauses_s: tuple[float, ...] = RETRY_PAUSES_S
@@ -218,7 +221,7 @@ class WebHdfs(FolderStorage):
             )
 
     def url(self, path: str) -> str:
-        return f"{self.namenode}{posixpath.join(self.root or '/', check_path(path, root_allowed=True))}".rstrip(
+        return f"{self.filesystem}{posixpath.join(self.root or '/', check_path(path, root_allowed=True))}".rstrip(
             "/"
         )
 
@@ -237,7 +240,8 @@ class WebHdfs(FolderStorage):
         check_path(path, root_allowed=root_allowed)
         file = f"{self.root}/{path}".rstrip("/") or "/"
         return WebHdfsTarget(
-            http=self.http,
+            namenodes=self.namenodes,
+            ca=self.ca,
             file=file,
             user=self.user,
             path=path,

@@ -80,7 +80,7 @@ class Upload(io.RawIOBase):
 
         def begun(datanode: SplitResult) -> Upload:
             try:
-                connection = open_connection(datanode)
+                connection = open_connection(datanode, target.ca)
                 connection.putrequest(
                     "PUT", f"{datanode.path}?{datanode.query}", skip_accept_encoding=True
                 )

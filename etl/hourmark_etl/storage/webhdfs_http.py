@@ -4,6 +4,11 @@ A response is accepted only if it has the format that the operation defines. Eve
 connection, a redirect to a login page, HTML, truncated JSON, any 5xx) raises `OutcomeUnknown`: the
 operation may or may not have happened. Only operations that are safe to repeat are retried.
 
+A name service has several NameNodes, of which one is active. A request goes to the NameNode that
+was active last. If this NameNode cannot be reached or reports that it is not active, it has not
+executed the operation, so the same attempt continues with the next NameNode. If the outcome is
+unknown, the attempt ends, and the next attempt begins with another NameNode.
+
 Connections are kept alive per thread and process, so a forked Spark worker never shares a socket
 with its parent. Proxies from the environment are ignored. Reference: Apache Hadoop, "WebHDFS REST
 API", 3.5.0. Why there is a separate client: docs/internals/decisions/2026-11-21-hdfs-client.md.
@@ -14,30 +19,35 @@ from __future__ import annotations
 import dataclasses
 import http.client
 import os
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Final, NamedTuple, TypeVar, cast
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 from pydantic import BaseModel
 
+from hourmark_etl.storage.active_namenode import begin_after, begin_with, order_namenodes
 from hourmark_etl.storage.errors import (
     AccessDenied,
     AlreadyExists,
     BadBlocks,
     NoSpace,
     NotFound,
+    QuotaExceeded,
     SafeMode,
     StorageError,
 )
+from hourmark_etl.storage.tls import client_context
 
 TIMEOUT_S: Final = (
     5.0,
     60.0,
 )  # to connect; between bytes: a NameNode pauses for seconds in collections, not for a minute
-# The first for a kept connection that the server has closed; the others ride out a failover's first
-# seconds.
+# The first for a kept connection that the server has closed; the others bridge the first seconds of
+# a failover.
 RETRY_PAUSES_S: Final = (0.0, 0.2, 0.5, 1.0, 2.0)
 _MESSAGE_CHARACTERS_MAX: Final = 500
 
@@ -48,14 +58,15 @@ _EXCEPTIONS: Final[Mapping[str, type[StorageError]]] = {
     "FileAlreadyExistsException": AlreadyExists,
     "AccessControlException": AccessDenied,
     "SecurityException": AccessDenied,
-    "DSQuotaExceededException": NoSpace,
-    "NSQuotaExceededException": NoSpace,
-    "QuotaByStorageTypeExceededException": NoSpace,
+    "DSQuotaExceededException": QuotaExceeded,
+    "NSQuotaExceededException": QuotaExceeded,
+    "QuotaByStorageTypeExceededException": QuotaExceeded,
     "SafeModeException": SafeMode,
     "BlockMissingException": BadBlocks,
     "ChecksumException": BadBlocks,
 }
-_LATER: Final = frozenset(
+# A NameNode raises these before it executes an operation.
+_NOT_ACTIVE: Final = frozenset(
     {"StandbyException", "RetriableException", "ObserverRetryOnActiveException"}
 )
 _NO_ROOM: Final = ("could only be written to", "could only be replicated to", "No space left")
@@ -79,12 +90,20 @@ class OutcomeUnknown(StorageError):
     )
 
 
+class NotActive(OutcomeUnknown):
+    """Raised if a server cannot be reached, or reports that it is not the active NameNode.
+
+    This server did not execute the operation. An earlier attempt may have executed it.
+    """
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class WebHdfsTarget:
     """File or folder that a WebHDFS request refers to.
 
     Attributes:
-        http: `http://host:port` of the NameNode.
+        namenodes: `http://host:port` of each NameNode that can be active.
+        ca: PEM file with the CA certificates for https:// addresses; None for those of the system.
         file: Absolute path in HDFS.
         user: HDFS user name.
         path: Path relative to the storage root.
@@ -92,11 +111,12 @@ class WebHdfsTarget:
         retry_pauses_s: Pause before each retry, in seconds.
     """
 
-    http: str  # http://host:port of the NameNode
-    file: str  # absolute path in HDFS
+    namenodes: tuple[str, ...]
+    ca: Path | None
+    file: str
     user: str
-    path: str  # below the root
-    url: str  # hdfs://…
+    path: str
+    url: str
     retry_pauses_s: tuple[float, ...] = RETRY_PAUSES_S
 
     def unknown_outcome(self, server: str, what: object) -> OutcomeUnknown:
@@ -110,10 +130,43 @@ class WebHdfsTarget:
         Returns:
             The exception with the path and URL of this target.
         """
-        cause = f"{type(what).__name__}: {what}" if isinstance(what, Exception) else what
-        return OutcomeUnknown(
-            self.path, self.url, f"no response from {server} ({cause})"[:_MESSAGE_CHARACTERS_MAX]
-        )
+        return OutcomeUnknown(self.path, self.url, _no_response(server, what))
+
+    def unreachable(self, server: str, what: object) -> NotActive:
+        """Create, but do not raise, an exception for a server to which no connection can be opened.
+
+        Args:
+            server: Address of the server, for the message.
+            what: Cause of the failure, as in `unknown_outcome`.
+
+        Returns:
+            The exception with the path and URL of this target.
+        """
+        return NotActive(self.path, self.url, _no_response(server, what))
+
+    def none_active(self, failures: list[NotActive]) -> NotActive:
+        """Create, but do not raise, an exception for an attempt that found no active NameNode.
+
+        Args:
+            failures: The failure of each NameNode, at least one.
+
+        Returns:
+            An exception that names all failures.
+        """
+        what = "; ".join(failure.what for failure in failures)
+        return NotActive(self.path, self.url, what[:_MESSAGE_CHARACTERS_MAX])
+
+    @property
+    def servers(self) -> str:
+        """Return the addresses of the NameNodes, for messages."""
+        return ", ".join(self.namenodes)
+
+
+def _no_response(server: str, what: object) -> str:
+    cause = f"{type(what).__name__}: {what}" if isinstance(what, Exception) else what
+    if isinstance(what, ssl.SSLError):
+        cause = f"{cause}; storage.ca must contain the CA of this server"
+    return f"no response from {server} ({cause})"[:_MESSAGE_CHARACTERS_MAX]
 
 
 class WebHdfsResponse(NamedTuple):
@@ -176,7 +229,7 @@ def request_json(
             return model.model_validate_json(answer.content)
         except ValueError as error:
             raise target.unknown_outcome(
-                target.http, f"unexpected response to {operation}: {answer.content[:100]!r}"
+                target.servers, f"unexpected response to {operation}: {answer.content[:100]!r}"
             ) from error
 
     return with_retries(once, target.retry_pauses_s)
@@ -185,7 +238,9 @@ def request_json(
 def send_once(
     target: WebHdfsTarget, method: str, operation: str, expected: int = 200, **parameters: str | int
 ) -> WebHdfsResponse:
-    """Send one request to the NameNode without retries, and return the response.
+    """Send one request to the active NameNode without retries, and return the response.
+
+    NameNodes that are not active or cannot be reached are skipped.
 
     Args:
         target: File or folder of the operation.
@@ -198,12 +253,23 @@ def send_once(
         Body, content type and location header of the response.
 
     Raises:
+        NotActive: No NameNode is active and can be reached. The operation was not executed.
         OutcomeUnknown: The response is missing or invalid, so the operation may have been executed.
         StorageError: The NameNode responded with an error or another status.
     """
     query = urlencode({"op": operation, "user.name": target.user, **parameters})
-    address = urlsplit(f"{target.http}/webhdfs/v1{quote(target.file, safe='/')}?{query}")
-    return _exchange(target, address, method, expected)
+    request = f"/webhdfs/v1{quote(target.file, safe='/')}?{query}"
+    failures: list[NotActive] = []
+    for namenode in order_namenodes(target.namenodes):
+        begin_with(target.namenodes, namenode)
+        try:
+            return _exchange(target, urlsplit(f"{namenode}{request}"), method, expected)
+        except NotActive as error:
+            failures.append(error)
+        except OutcomeUnknown:
+            begin_after(target.namenodes, namenode)
+            raise
+    raise target.none_active(failures) from failures[-1]
 
 
 def run_on_datanode(
@@ -243,7 +309,7 @@ def run_on_datanode(
             if asked == parameters:
                 raise
             raise target.unknown_outcome(
-                target.http, f"and from the other servers: {error.what}"
+                target.servers, f"and from the other servers: {error.what}"
             ) from error
         address = urlsplit(redirect.location)
         try:
@@ -304,24 +370,29 @@ def read_exactly(target: WebHdfsTarget, address: SplitResult, length: int) -> by
     return answer.content
 
 
-def open_connection(address: SplitResult) -> http.client.HTTPConnection:
+def open_connection(address: SplitResult, ca: Path | None) -> http.client.HTTPConnection:
     """Open a new HTTP or HTTPS connection to the server of a URL.
 
     Args:
         address: Parsed URL; its scheme selects HTTP or HTTPS.
+        ca: PEM file with the CA certificates for HTTPS; None for those of the system.
 
     Returns:
         A connected connection, which the caller must close.
 
     Raises:
-        OSError: The server cannot be reached.
+        OSError: The server cannot be reached, or its certificate is not valid.
         http.client.HTTPException: The connection failed at the HTTP level.
         ValueError: The address has no host or an invalid port.
     """
     if not address.hostname:
         raise ValueError(f"{address.geturl()!r} contains no server name")
-    kind = http.client.HTTPSConnection if address.scheme == "https" else http.client.HTTPConnection
-    connection = kind(address.hostname, address.port, timeout=TIMEOUT_S[0])
+    host, port = address.hostname, address.port
+    connection = (
+        http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S[0], context=client_context(ca))
+        if address.scheme == "https"
+        else http.client.HTTPConnection(host, port, timeout=TIMEOUT_S[0])
+    )
     connection.connect()
     connection.sock.settimeout(TIMEOUT_S[1])
     return connection
@@ -373,7 +444,9 @@ def _error_class(status: int, exception: str, message: str) -> type[StorageError
         return _EXCEPTIONS[exception]
     if not exception and status in (401, 403):
         return AccessDenied
-    lost = not exception or status >= 500 or exception in _LATER or _NO_DATANODE in message
+    if exception in _NOT_ACTIVE:
+        return NotActive
+    lost = not exception or status >= 500 or _NO_DATANODE in message
     return OutcomeUnknown if lost else StorageError
 
 
@@ -381,26 +454,26 @@ def _exchange(
     target: WebHdfsTarget, address: SplitResult, method: str, expected: int
 ) -> WebHdfsResponse:
     try:
-        connection = _thread_connection(address)
-        try:
-            connection.request(method, f"{address.path}?{address.query}")
-            return read_response(connection, target, expected)
-        except (OSError, http.client.HTTPException):
-            connection.close()  # what it would say next belongs to this request
-            raise
+        connection = _thread_connection(address, target.ca)
     except (OSError, http.client.HTTPException, ValueError) as error:
+        raise target.unreachable(address.netloc, error) from error
+    try:
+        connection.request(method, f"{address.path}?{address.query}")
+        return read_response(connection, target, expected)
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        connection.close()  # what it would say next belongs to this request
         raise target.unknown_outcome(address.netloc, error) from error
 
 
-class _Connections(dict[tuple[int, str, str], http.client.HTTPConnection]):
+class _Connections(dict[tuple[int, str, str, Path | None], http.client.HTTPConnection]):
     def __del__(self) -> None:
         for connection in self.values():
             connection.close()
 
 
-def _thread_connection(address: SplitResult) -> http.client.HTTPConnection:
+def _thread_connection(address: SplitResult, ca: Path | None) -> http.client.HTTPConnection:
     mine = _local.__dict__.setdefault("connections", _Connections())
-    server = os.getpid(), address.scheme, address.netloc
+    server = os.getpid(), address.scheme, address.netloc, ca
     if server not in mine or mine[server].sock is None:
-        mine[server] = open_connection(address)
+        mine[server] = open_connection(address, ca)
     return cast(http.client.HTTPConnection, mine[server])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from hourmark.errors import HourmarkError
 from hourmark.printing import name_some
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
-from hourmark_etl.storage.namenode import read_namenode_info
+from hourmark_etl.storage.namenode import NameNodeReport, find_serving, read_namenode
 
 SILENT_S: Final = 20  # a DataNode sends a heartbeat every few seconds
 FREE_MIB_MIN: Final = 256  # `hourmark doctor` warns earlier
@@ -28,36 +28,78 @@ _TYPES: Final = tables.frontiers.c
 def storage_server(config: Config) -> list[ServerStatus]:
     """Return the status of the storage that contains the buckets, for `hourmark status`.
 
-    The NameNode of HDFS is queried with a timeout of 5 seconds. Errors are part of the status and
+    The NameNodes of HDFS are queried with a timeout of 5 seconds. Errors are part of the status and
     are not raised.
 
     Args:
         config: Configuration with the settings `storage.root` and `storage.webhdfs`.
 
     Returns:
-        One entry for the local folder or the NameNode, and a second one if a DataNode has sent no
-        heartbeat to the NameNode for more than 20 seconds. A local folder that does not exist yet
-        is healthy, unless the ledger (the ETL's state database) has closed buckets.
+        One entry for the local folder or the active NameNode. Further entries for other NameNodes
+        that cannot take over, and for DataNodes that have sent no heartbeat to the NameNode for
+        more than 20 seconds. A local folder that does not exist yet is healthy, unless the ledger
+        (the ETL's state database) has closed buckets.
     """
     root = config.storage.root
     if root.startswith("file://"):
         return [_local_folder(config, Path(root.removeprefix("file://")))]
-    address = config.storage.webhdfs
-    try:
-        info = read_namenode_info(address, _ANSWER_S)
-    except OSError as error:
-        return [
-            _unhealthy(
-                "namenode",
-                address,
-                f"does not respond: {getattr(error, 'reason', error)}",
-                "check that it is running, and check its log; until then, nothing is staged and "
-                "no bucket closes",
-            )
-        ]
-    if info is None:
-        return [ServerStatus(name="namenode", address=address, healthy=True, detail="answers")]
-    return [evaluate_namenode_info(address, info), *_silent_datanodes(info)]
+    storage = config.storage
+    return evaluate_namenodes(
+        [read_namenode(address, _ANSWER_S, storage.ca) for address in storage.namenodes]
+    )
+
+
+def evaluate_namenodes(reports: Iterable[NameNodeReport]) -> list[ServerStatus]:
+    """Check whether HDFS can read and write files, given the reports of all its NameNodes.
+
+    The function performs no I/O.
+
+    Args:
+        reports: One report for each address of the setting `storage.webhdfs`, at least one.
+
+    Returns:
+        The status of the active NameNode and of silent DataNodes, then one unhealthy entry for each
+        other NameNode that cannot take over. Only unhealthy entries if no NameNode is active.
+    """
+    reports = list(reports)
+    serving = find_serving(reports)
+    problems = [
+        problem
+        for report in reports
+        if report is not serving and (problem := _passive_problem(report, serving is not None))
+    ]
+    if serving is None:
+        return problems
+    if serving.info is None:
+        answers = ServerStatus(
+            name="namenode", address=serving.address, healthy=True, detail="answers"
+        )
+        return [answers, *problems]
+    evaluated = evaluate_namenode_info(serving.address, serving.info)
+    return [evaluated, *_silent_datanodes(serving.info), *problems]
+
+
+def _passive_problem(report: NameNodeReport, another_serves: bool) -> ServerStatus | None:
+    without = (
+        "until then, no NameNode can take over if the active one fails"
+        if another_serves
+        else "until then, nothing is staged and no bucket closes"
+    )
+    if report.failure:
+        detail, do = f"does not respond: {report.failure}", "check that it is running, and its log"
+    elif report.state == "observer":
+        detail = "is an observer, whose responses may be outdated"
+        do = "remove its address from storage.webhdfs"
+        return _unhealthy("namenode", report.address, detail, do)
+    elif another_serves:
+        return None
+    else:
+        detail = f"is {report.state}, and no NameNode of storage.webhdfs is active"
+        do = (
+            "make one active (hdfs haadmin -getAllServiceState, hdfs haadmin -failover), or add "
+            "the address of the active one to storage.webhdfs"
+        )
+    return _unhealthy("namenode", report.address, detail, f"{do}; {without}")
 
 
 def _local_folder(config: Config, folder: Path) -> ServerStatus:
@@ -105,7 +147,7 @@ def evaluate_namenode_info(address: str, info: Mapping[str, Any]) -> ServerStatu
 
     Args:
         address: HTTP address of the NameNode.
-        info: Attributes of its JMX bean `NameNodeInfo`, as `read_namenode_info` returns them.
+        info: Attributes of its JMX bean `NameNodeInfo`, see `NameNodeReport.info`.
 
     Returns:
         An unhealthy status with the operator's next step if the NameNode is in safe mode, if blocks

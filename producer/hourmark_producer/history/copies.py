@@ -1,7 +1,7 @@
 """Recognition of copies that `copytruncate` creates next to a log file.
 
-The content of a copy was already read, so it is skipped. A copy is an unread file that meets two
-conditions:
+The content of a copy was already read, so it is skipped. A copy is a file of which nothing was read
+since it began, or since it began anew after a truncation, and that meets two conditions:
 
 - Its name is the current or first name of another tracked file with a suffix (`app.log.1` for
   `app.log`).

@@ -102,7 +102,7 @@ NEVER_READ: Final = ContentHistory(b"", 0, b"")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UnreadFile:
-    """An open uncompressed file of which nothing has been read yet.
+    """An open uncompressed file of which nothing has been read since it was last truncated.
 
     Pass it to `ContentMatcher.match`, which decides whether the file is a copy of another file.
 

@@ -124,7 +124,10 @@ class FileExaminer:
         self, file: TrackedFile, descriptor: int, examined: FileProgress
     ) -> CopyOf | None:
         position = examined.position
-        if self._is_input(file) or position.offset or position.generation or examined.in_flight:
+        is_read = position.offset > 0 or any(
+            sent.range.generation == position.generation for sent in examined.in_flight
+        )
+        if self._is_input(file) or is_read:
             return None
         match = self.matcher.match(UnreadFile(file, descriptor))
         return match if isinstance(match, CopyOf) else None

@@ -135,7 +135,7 @@ def _container(evidence: Evidence, change: Callable[[list[Any]], list[Any]]) -> 
     path = f"{root}/{bucket.path}/{file.name}"
     reader: Any = fastavro.reader(io.BytesIO(_bytes(evidence, path)))
     schema, rows, changed = json.loads(reader.metadata["avro.schema"]), list(reader), io.BytesIO()
-    fastavro.writer(changed, schema, change(rows), codec="deflate")
+    fastavro.writer(changed, schema, change(rows), codec=reader.codec)
     content, said = changed.getvalue(), json.loads(_bytes(evidence, marker))
     more = len(change(rows)) - len(rows)
     digest = hashlib.blake2b(content, digest_size=16).hexdigest()

@@ -20,7 +20,7 @@ from typing import Any
 import fastavro
 
 from hourmark.avro.framing import event_schema, fingerprint, unframe
-from hourmark.config.groups import ParsingSettings
+from hourmark.config.groups import AvroCodec, ParsingSettings
 from hourmark.records import dead_letters
 from hourmark.records.event_id import EventId, LineIds
 from hourmark.records.hours import Hour
@@ -67,6 +67,7 @@ class BucketPlan:
     hour: Hour
     rows: list[Row] = dataclasses.field(default_factory=list)
     late: list[Row] = dataclasses.field(default_factory=list)
+    codec: AvroCodec = "deflate"
 
 
 def rfc5424(event_type: str, time_ms: int, message: bytes) -> bytes:
@@ -275,7 +276,7 @@ class World:
         files = [
             file
             for kind, rows in parts
-            for file in self._write_files(folder, kind, plan.event_type, rows)
+            for file in self._write_files(folder, kind, plan.event_type, rows, plan.codec)
         ]
         late = Counter(str(Hour.containing(row["event_time"], 60)) for row in plan.late)
         origins = Counter({str(plan.hour): len(plan.rows)}) + late
@@ -293,6 +294,7 @@ class World:
             bucket_seconds=60,
             grade=Grade.PROVED,
             evidence=evidence,
+            codec="deflate" if files and plan.codec == "deflate" else None,
             files=files,
             events=len(ids),
             late=dict(late),
@@ -448,7 +450,7 @@ class World:
         return broken
 
     def _write_files(
-        self, folder: Path, kind: str, event_type: str, rows: list[Row]
+        self, folder: Path, kind: str, event_type: str, rows: list[Row], codec: AvroCodec
     ) -> list[BucketFile]:
         """Container files, each of one schema: that which has a row's fields."""
         schemas = [*self._versions.get(event_type, []), self.schemas[event_type]]
@@ -464,7 +466,7 @@ class World:
         files = []
         for number, (version, held) in enumerate(sorted(by_version.items())):
             buffer, path = io.BytesIO(), folder / f"{kind}-{number:05d}.avro"
-            fastavro.writer(buffer, schemas[version], held, codec="deflate")
+            fastavro.writer(buffer, schemas[version], held, codec=codec)
             path.write_bytes(buffer.getvalue())
             digest = hashlib.blake2b(buffer.getvalue(), digest_size=16).hexdigest()
             files.append(
@@ -525,6 +527,7 @@ def small_world(folder: Path) -> World:
     server = world.source(
         "kafka.log", b"[x] INFO a\nlate one\nlater", form="free", type="server-log", size=20
     )
+    world.plan("server-log", 1).codec = "zstandard"
     world.plan("server-log", 1).rows.append(
         world.row(server, 0, b"[x] INFO a", START_MS + MINUTE, line=b"[x] INFO a")
     )

@@ -39,7 +39,7 @@ def as_it_was() -> Iterator[None]:
 
 
 def test_every_room_is_heard_from_the_level_on_and_libraries_from_warning_on() -> None:
-    assert len(ROOMS) == 9
+    assert len(ROOMS) == 10
     set_up_logging("info")
     for room in ROOMS:
         logger = logging.getLogger(f"{room}.some.module")

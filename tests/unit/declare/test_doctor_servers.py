@@ -243,6 +243,16 @@ def test_safe_mode_is_one_finding_where_the_namenode_can_be_asked(
     assert next(answer.verdict for answer in answers if answer.subject == "NameNode") is last
 
 
+def test_a_second_namenode_that_is_away_cannot_take_over() -> None:
+    away = f"http://127.0.0.1:{free_port()}"
+    with serving(NameNode) as address:
+        storage = StorageSettings(root="hdfs://events/hourmark", webhdfs=f"{away},http://{address}")
+        found = findings(storage_check.check_storage(Config(storage=storage)))
+    assert found[0].startswith(f"{away} does not respond")
+    assert found[0].endswith(f"it cannot take over if http://{address} fails")
+    assert found[1].startswith("it is in safe mode")
+
+
 def test_a_namenode_that_is_away_is_one_finding_and_no_gateway() -> None:
     storage = StorageSettings(
         root="hdfs://namenode:8020/hourmark", webhdfs=f"http://127.0.0.1:{free_port()}"

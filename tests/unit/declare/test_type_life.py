@@ -139,7 +139,10 @@ class TypeLife:
         engine = Engine(self.world.storage, self.world.database, self.world.config)
         texts, marks = ({n: s[at] for n, s in known.items()} for at in (2, 1))
         (written,) = engine.write(
-            [SealedHour("click", hour, tuple(listed))], texts, f"{ATTEMPTS_FOLDER}/{attempt}/_tasks"
+            [SealedHour("click", hour, tuple(listed))],
+            texts,
+            f"{ATTEMPTS_FOLDER}/{attempt}/_tasks",
+            "deflate",
         )
         made = build_manifest(
             frontier(hour),

@@ -188,3 +188,21 @@ def test_types_in_force_are_not_dropped_by_accident() -> None:
 def test_the_bucket_length_is_fixed() -> None:
     with pytest.raises(UsageError, match="the bucket length of a storage root cannot be changed"):
         check_change(_rules(), Declarations([DEAD_LETTERS], []), 60, may_remove=True)
+
+
+def test_a_type_that_parquet_cannot_express_is_refused_only_with_that_format(folder: Path) -> None:
+    declared = """
+name = "choice"
+fields = [{ name = "value", type = ["string", "long"] }]
+"""
+    file = folder / "choice.toml"
+    file.write_text(declared)
+    assert "choice" in check(folder)["types"]
+    file.write_text(f'format = "avro+parquet"\n{declared}')
+    with pytest.raises(TypeFileError) as refused:
+        read_declarations(folder)
+    assert "choice.toml" in str(refused.value)
+    assert "field value: Parquet has no type for the union of string, long" in str(refused.value)
+    file.write_text(f'format = "avro+parquet"\n{declared.replace("string", "null")}')
+    (choice,) = (t for t in read_declarations(folder).types if t.name == "choice")
+    assert choice.format == "avro+parquet"

@@ -58,6 +58,7 @@ GUIDES = (
     "size-a-site",
     "spark-standalone",
     "yarn",
+    "production-hdfs",
     "kubernetes",
 )
 TEXTS = {name: (FOLDER / f"{name}.md").read_text() for name in GUIDES}

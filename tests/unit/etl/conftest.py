@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.support import postgres as servers
-from tests.support.fake_hdfs import FakeHdfs
+from tests.support.fake_hdfs import FakeHdfs, serving_hdfs
 from tests.support.ledger_life import Life
 from tests.support.memory_storage import MemoryStorage
 from tests.support.simulator.truth import make_template
@@ -51,23 +50,17 @@ def world(tmp_path: Path, template: Path) -> Iterator[World]:
 def hdfs(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHdfs]:
     """A NameNode and a DataNode that can be told to misbehave."""
     monkeypatch.setattr(webhdfs_files, "GIVE_UP_S", 0.2)
-    server = FakeHdfs()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield server
-    server.over.set()
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving_hdfs() as server:
+        yield server
 
 
 @pytest.fixture
 def storage(hdfs: FakeHdfs) -> Storage:
     """The client of that server."""
     return WebHdfs(
-        namenode="hdfs://namenode:8020",
+        filesystem="hdfs://namenode:8020",
         root="/root",
-        http=hdfs.address,
+        namenodes=(hdfs.address,),
         user="tester",
         replication=1,
         retry_pauses_s=(0.0, 0.0),

@@ -243,9 +243,14 @@ def find_unlisted(tree: HdfsTree, buckets: Mapping[str, StoredBucket]) -> Iterat
     listed = {
         f"{path}/{name}"
         for path, b in buckets.items()
-        for name in (MARKER, *(f.name for f in b.marker.files))
+        for name in (
+            MARKER,
+            *(f.name for f in b.marker.files),
+            *(f.name for f in b.marker.parquet),
+        )
     }
     above = {folder for path in buckets for folder in _path_prefixes(path)}
+    above |= {path.rpartition("/")[0] for path in listed}
     above |= {
         path
         for path in tree.keys() - {path.rpartition("/")[0] for path in tree}

@@ -26,7 +26,7 @@ from hourmark_verify.judge.buckets import (
     read_tree,
 )
 from hourmark_verify.judge.expectations import Expectations
-from hourmark_verify.judge.marker import MarkerFile
+from hourmark_verify.judge.marker import MarkerFile, MarkerParquetFile
 from hourmark_verify.judge.marker_checks import (
     BucketTotals,
     find_balance_faults,
@@ -152,6 +152,8 @@ class _Verification:
         contents = BucketTotals()
         for file in marker.files:
             self._check_file(bucket, file, contents)
+        for parquet in marker.parquet:
+            self._check_parquet_file(bucket, parquet)
         grades = [
             *self.expectations.grades,
             *(["forced"] if bucket.hour in self.expectations.forced.get(bucket.type, ()) else []),
@@ -195,6 +197,20 @@ class _Verification:
             )
         return None
 
+    def _check_parquet_file(self, bucket: StoredBucket, file: MarkerParquetFile) -> None:
+        path = f"{bucket.path}/{file.name}"
+        try:
+            opened = self.hdfs.open(f"{self._root}/{path}")
+        except httpx.HTTPStatusError as error:
+            return self._add_marker_finding(
+                path,
+                f"listed in the marker, but cannot be opened (HTTP {error.response.status_code})",
+            )
+        with opened.content:
+            if (opened.size, opened.blake2b) != (file.bytes, file.blake2b):
+                self._add_marker_finding(path, "size or digest differ from those in the marker")
+        return None
+
     def _count_event(
         self, bucket: StoredBucket, path: str, event: Event, contents: BucketTotals
     ) -> None:
@@ -223,6 +239,11 @@ class _Verification:
                 bucket.path,
                 f"{file.name} has the schema fingerprint {mark}, which is not that of schema id "
                 f"{file.schema_id}",
+            )
+        if reader.codec != (codec := bucket.marker.codec or "zstandard"):
+            self._add_marker_finding(
+                bucket.path,
+                f"{file.name} has the codec {reader.codec}, but by the marker it is {codec}",
             )
         schema = strip_annotations(declared)
         if (

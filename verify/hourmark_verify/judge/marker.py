@@ -40,6 +40,26 @@ class MarkerFile(_MarkerModel):
     origin_hour: None
 
 
+class MarkerParquetFile(_MarkerModel):
+    """One Parquet file of a bucket, which repeats events of an Avro file.
+
+    Attributes:
+        name: Path of the file below the bucket folder, such as `_parquet/part-00000.parquet`.
+        rows_of: Name of the Avro file.
+        records: Number of events in the file, at least 1.
+        bytes: Size of the file in bytes.
+        blake2b: BLAKE2b-128 digest of the file, in hexadecimal.
+        origin_hour: Label of the interval that contains the times of all events in the file.
+    """
+
+    name: str
+    rows_of: str
+    records: int = Field(ge=1)
+    bytes: int = Field(ge=1)
+    blake2b: str
+    origin_hour: str
+
+
 class PartitionOffset(_MarkerModel):
     """The position in a Kafka partition at which a bucket ends.
 
@@ -161,6 +181,7 @@ class Marker(_MarkerModel):
         grade: Why the bucket was closed: `proved` (verified to be complete), `timed_out` (a
             deadline passed) or `forced` (an operator decided so).
         evidence: The evidence for the grade.
+        codec: Avro codec of all files; None if they have `zstandard`, or if there are no files.
         files: Avro files of the bucket.
         events: Number of events in all files.
         late: Number of late events, by the hour of their event time.
@@ -175,6 +196,7 @@ class Marker(_MarkerModel):
         lost: Number of bytes that were destroyed before they were read, by source.
         unknown: Number of losses of unknown size, by source.
         unrepeatable: Sources whose senders cannot send data again.
+        parquet: Parquet files of the bucket; empty if it has Avro files only.
         id_sum: Sum of the low 64 bits of all event ids, modulo 2**64, 16 hexadecimal digits.
         offsets: Offsets in the Kafka partitions of the type, up to which records are in this bucket
             or an earlier one.
@@ -199,6 +221,7 @@ class Marker(_MarkerModel):
     duplicates_removed: Count
     unaudited: Count
     # keys that are absent in older markers and if their value is empty
+    codec: Literal["deflate"] | None = None
     checked: Count = 0
     set_aside: Count = 0
     set_aside_records: list[OmittedRecords] = Field([])
@@ -207,6 +230,7 @@ class Marker(_MarkerModel):
     lost: dict[str, Count] = Field({})
     unknown: dict[str, Count] = Field({})
     unrepeatable: list[str] = Field([])
+    parquet: list[MarkerParquetFile] = Field([])
     id_sum: str = Field(pattern=r"^[0-9a-f]{16}$")
     offsets: list[PartitionOffset]
     ledger: str = Field(min_length=1)

@@ -79,6 +79,7 @@ def find_contradictions(
         (marker.id_sum, f"{contents.id_sum % 2**64:016x}", "sum of ids"),
         ([f.name for f in marker.files], names, "file names"),
         (events, dict(contents.events_by_hour), "events by hour"),
+        (None if marker.files else marker.codec, None, "codec, without files"),
         (summed.promised, evidence.promised, "promised events, against the sum over its hours"),
         (summed.unaudited, marker.unaudited, "unaudited events, against the sum over its hours"),
         (
@@ -90,6 +91,7 @@ def find_contradictions(
     ):
         if recorded != actual:
             yield f"the marker's {what}: recorded {recorded!r}, expected {actual!r}"
+    yield from _find_parquet_contradictions(marker)
     # a forced bucket may lack files
     if marker.grade != "forced" and summed.rows - marker.events != marker.duplicates_removed:
         yield (
@@ -124,6 +126,26 @@ def find_contradictions(
         {(o.topic, o.partition) for o in marker.offsets}
     ) < len(marker.offsets):
         yield "its offsets are missing or name a partition twice"
+
+
+def _find_parquet_contradictions(marker: Marker) -> Iterator[str]:
+    repeated, numbers = Counter[str](), {"part": itertools.count(), "late": itertools.count()}
+    for file in marker.parquet:
+        kind = "part" if file.origin_hour == marker.hour else "late"
+        name = f"_parquet/{kind}-{next(numbers[kind]):05d}.parquet"
+        repeated[file.rows_of] += file.records
+        if file.name != name or not file.rows_of.startswith(f"{kind}-"):
+            yield (
+                f"the Parquet file {file.name} of {file.rows_of} has events of {file.origin_hour}, "
+                f"so its name should be {name}"
+            )
+    records = {file.name: file.records for file in marker.files}
+    for avro, count in repeated.items():
+        if count != records.get(avro, 0):
+            yield (
+                f"the Parquet files of {avro} have {count} events, but that file has "
+                f"{records.get(avro, 0)}"
+            )
 
 
 def find_chain_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import IO, NamedTuple
 from urllib.parse import quote, urlsplit
 
@@ -47,13 +47,16 @@ class DownloadedFile(NamedTuple):
 class WebHdfsReader:
     """A read-only WebHDFS client. Failed requests raise `httpx.HTTPError`.
 
+    With several NameNodes, the first one that responds and is not a standby is used.
+
     Args:
-        address: Address of the NameNode, such as http://127.0.0.1:9870.
+        address: Address of the NameNode, such as http://127.0.0.1:9870, or comma-separated
+            addresses of the NameNodes of a name service.
         user: HDFS user name for all requests.
     """
 
     def __init__(self, address: str, user: str) -> None:
-        self._address = address.rstrip("/")
+        self._addresses = [name.strip().rstrip("/") for name in address.split(",")]
         self._user = user
         # The addresses are those of the servers, so a proxy in the environment must not be used.
         self._client = httpx.Client(
@@ -76,7 +79,8 @@ class WebHdfsReader:
         Raises:
             httpx.HTTPError: The request fails.
         """
-        response = self._client.get(self._url(folder), params=self._params("LISTSTATUS"))
+        with closing(self._send("LISTSTATUS", folder)) as response:
+            response.read()
         if response.status_code == httpx.codes.NOT_FOUND:
             return []
         response.raise_for_status()
@@ -108,9 +112,7 @@ class WebHdfsReader:
             content = on_error.enter_context(
                 tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)
             )
-            with self._client.stream(
-                "GET", self._url(file), params=self._params("OPEN")
-            ) as response:
+            with closing(self._send("OPEN", file)) as response:
                 response.raise_for_status()
                 for block in response.iter_bytes():
                     digest.update(block)
@@ -120,11 +122,31 @@ class WebHdfsReader:
         content.seek(0)
         return DownloadedFile(content, size, digest.hexdigest())
 
-    def _url(self, path: str) -> str:
-        return f"{self._address}/webhdfs/v1{quote(path)}"
+    def _send(self, operation: str, path: str) -> httpx.Response:
+        # The caller closes the response.
+        *others, last = self._addresses
+        for address in others:
+            try:
+                response = self._send_to(address, operation, path)
+            except httpx.TransportError:
+                continue
+            if not _is_standby(response):
+                return response
+            response.close()
+        return self._send_to(last, operation, path)
 
-    def _params(self, operation: str) -> dict[str, str]:
-        return {"op": operation, "user.name": self._user}
+    def _send_to(self, address: str, operation: str, path: str) -> httpx.Response:
+        url = f"{address}/webhdfs/v1{quote(path)}"
+        parameters = {"op": operation, "user.name": self._user}
+        return self._client.send(
+            self._client.build_request("GET", url, params=parameters), stream=True
+        )
+
+
+def _is_standby(response: httpx.Response) -> bool:
+    if response.status_code != httpx.codes.FORBIDDEN:
+        return False
+    return b"StandbyException" in response.read()
 
 
 def hdfs_path(root: str) -> str:

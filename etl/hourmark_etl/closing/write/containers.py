@@ -11,16 +11,19 @@ import dataclasses
 import json
 import uuid
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from typing import Final
 
 import numpy as np
 
 from hourmark.avro.framing import event_schema
+from hourmark.config.groups import AvroCodec
 from hourmark_etl.arrow import Int64s, UInt8s, UInt64s, datum_hashes
 from hourmark_etl.buckets.avro_container import ContainerReader, ContainerWriter, DigestingReader
+from hourmark_etl.buckets.parquet_rows import DatumConverter
 from hourmark_etl.closing.units import totals_by_hour
+from hourmark_etl.closing.write.parquet_files import ParquetFiles, WrittenParquet
 from hourmark_etl.ledger.closed import IdIndexSegment
 from hourmark_etl.model import EventTotals
 from hourmark_etl.storage import Storage
@@ -46,11 +49,13 @@ class WrittenFile:
         blake2b: BLAKE2b digest of the file in hex.
         id_sum: Sum of the last 8 bytes of all event ids, modulo 2^64.
         hours: Totals of the written rows by hour of event time (Unix seconds).
+        codec: Codec of the file.
         index: Positions of the events' ids in an id index file, which is used to find late
             duplicates.
         index_digest: Digest of the id index file in hex.
-        read_back_error: Difference that was found when the file was read back, as human-readable
-            text; empty if there is none.
+        read_back_error: Difference that was found when the file or one of its Parquet files was
+            read back, as human-readable text; empty if there is none.
+        parquet: Parquet files with the same rows, in the same order; empty if none were requested.
     """
 
     event_type: str
@@ -63,9 +68,11 @@ class WrittenFile:
     blake2b: str
     id_sum: int
     hours: Mapping[int, EventTotals]
+    codec: AvroCodec
     index: tuple[IdIndexSegment, ...] = ()
     index_digest: str = ""  # of the file that `index` names
     read_back_error: str = ""
+    parquet: tuple[WrittenParquet, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -161,6 +168,8 @@ class ContainerSet(ExitStack):
         folder: Path of the folder for the files.
         schemas: Avro schemas as JSON, by schema id.
         target_bytes: Size in bytes at which a file is finished and a new one is created.
+        codec: Codec of the files.
+        parquet_types: Event types whose rows are also written as Parquet files.
         step_bytes: Bytes of encoded events that are written between two checks of the file size.
     """
 
@@ -170,10 +179,13 @@ class ContainerSet(ExitStack):
         folder: str,
         schemas: Mapping[int, str],
         target_bytes: int,
+        codec: AvroCodec,
+        parquet_types: Collection[str] = frozenset(),
         step_bytes: int = STEP_BYTES,
     ) -> None:
         super().__init__()
-        self._step_bytes = step_bytes
+        self._parquet_types = parquet_types
+        self._step_bytes, self._codec = step_bytes, codec
         self._storage, self._folder, self._schemas, self._target_bytes = (
             storage,
             folder,
@@ -203,12 +215,28 @@ class ContainerSet(ExitStack):
                 path = f"{self._folder}/{uuid.uuid4().hex}.avro"
                 file = self.enter_context(ExitStack())
                 self._open[key] = _OpenContainer(
-                    self._storage, path, file, self._schemas[run.schema_id], key
+                    self._storage,
+                    path,
+                    file,
+                    self._schemas[run.schema_id],
+                    self._codec,
+                    key,
+                    self._parquet_files(run, file),
                 )
             self._open[key].write(run.part(start, until))
             if self._open[key].size >= self._target_bytes:
                 self._finished.append(self._open.pop(key).finish())
             start = until
+
+    def _parquet_files(self, run: DatumRun, opened: ExitStack) -> ParquetFiles | None:
+        # None also for a schema that Parquet cannot express, such as that of an older version.
+        if run.event_type not in self._parquet_types:
+            return None
+        try:
+            converter = DatumConverter(json.loads(self._schemas[run.schema_id]))
+        except ValueError:
+            return None
+        return ParquetFiles(self._storage, self._folder, converter, opened)
 
     def finish(self) -> list[WrittenFile]:
         """Finish all open files and verify them by reading them back from storage.
@@ -224,11 +252,19 @@ class ContainerSet(ExitStack):
 
 class _OpenContainer:
     def __init__(
-        self, storage: Storage, path: str, file: ExitStack, schema_json: str, of: _Key
+        self,
+        storage: Storage,
+        path: str,
+        file: ExitStack,
+        schema_json: str,
+        codec: AvroCodec,
+        of: _Key,
+        parquet: ParquetFiles | None,
     ) -> None:
         self._storage, self._path, self._file, self._of = storage, path, file, of
+        self._codec, self._parquet = codec, parquet
         self._writer = ContainerWriter(
-            file.enter_context(storage.create(path, unpublished=True)), schema_json
+            file.enter_context(storage.create(path, unpublished=True)), schema_json, codec=codec
         )
         self._index: list[IdIndexSegment] = []
         self._id_sum = 0
@@ -246,6 +282,8 @@ class _OpenContainer:
         for hour, rows in totals_by_hour(run.hours, run.digests, hashes).items():
             self._hours[hour] += rows
         self._add_index(run.index_path, run.index_row, len(run.ids))
+        if self._parquet is not None:
+            self._parquet.write(run.data, run.offsets, run.hours)
 
     def _add_index(self, path: str, first_row: int, rows: int) -> None:
         if self._index and (
@@ -258,6 +296,7 @@ class _OpenContainer:
 
     def finish(self) -> WrittenFile:
         stats = self._writer.close()
+        parquet = () if self._parquet is None else self._parquet.finish()
         self._file.close()
         event_type, hour_s, late, schema_id = self._of
         written = WrittenFile(
@@ -271,17 +310,28 @@ class _OpenContainer:
             blake2b=stats.blake2b,
             id_sum=self._id_sum % (1 << 64),
             hours=self._hours,
+            codec=self._codec,
             index=tuple(self._index),
+            parquet=parquet,
         )
-        return dataclasses.replace(
-            written, read_back_error=verify_written_file(self._storage, written)
-        )
+        errors = [
+            verify_written_file(self._storage, written),
+            *(of.read_back_error for of in parquet),
+        ]
+        if self._parquet is not None and self._parquet.error:
+            errors.append(
+                f"events of {event_type} with schema id {schema_id} cannot be written as Parquet: "
+                f'{self._parquet.error}; set format = "avro" for the type, and run `hourmark types '
+                "apply`"
+            )
+        return dataclasses.replace(written, read_back_error="; ".join(filter(None, errors)))
 
 
 def verify_written_file(storage: Storage, written: WrittenFile) -> str:
     """Read a container file back from storage and compare it with what was written.
 
-    The digest, the size, the number of records and the event type in the schema are compared.
+    The digest, the size, the number of records, the codec and the event type in the schema are
+    compared.
 
     Args:
         storage: Storage with the file.
@@ -299,6 +349,8 @@ def verify_written_file(storage: Storage, written: WrittenFile) -> str:
             # only its `read` method is needed
             container = ContainerReader(seen)  # type: ignore[arg-type]
             _check_type(container, written.event_type)
+            if container.codec != written.codec:
+                raise ValueError(f"its codec is {container.codec}, not {written.codec}")
             records = sum(block.records for block in container)
         except Exception as error:  # noqa: BLE001  # damaged bytes make a decoder raise anything
             return (

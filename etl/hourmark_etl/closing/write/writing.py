@@ -32,6 +32,7 @@ import numpy as np
 import pyarrow as pa
 
 from hourmark.avro.datum_check import DatumVerdict, event_program
+from hourmark.config.groups import AvroCodec
 from hourmark.errors import Finding
 from hourmark.records.hours import Hour
 from hourmark_etl.arrow import (
@@ -109,11 +110,13 @@ class WriteLimits(NamedTuple):
             events.
         target_file_bytes: Target size of a container file in bytes.
         tasks: Number of tasks that run in parallel.
+        codec: Codec of the container files.
     """
 
     unit_bytes_max: int
     target_file_bytes: int
     tasks: int
+    codec: AvroCodec
 
 
 class WriteTask(NamedTuple):
@@ -190,6 +193,7 @@ def write_hours(
     schemas: Mapping[int, str],
     folder: str,
     limits: WriteLimits,
+    parquet_types: Collection[str] = frozenset(),
 ) -> list[WrittenHour]:
     """Write the Avro container files of hourly buckets to a new folder, without duplicate events.
 
@@ -205,6 +209,7 @@ def write_hours(
         schemas: Avro schemas as JSON, by schema id.
         folder: Path of the new folder.
         limits: Size limits and number of parallel tasks.
+        parquet_types: Event types whose rows are also written as Parquet files.
 
     Returns:
         The files and totals of each bucket, in the order of `sealed`.
@@ -213,7 +218,12 @@ def write_hours(
         Unreadable: A staged file is missing or damaged.
     """
     work = functools.partial(
-        write_task, storage=storage, schemas=schemas, folder=folder, limits=limits
+        write_task,
+        storage=storage,
+        schemas=schemas,
+        folder=folder,
+        limits=limits,
+        parquet_types=frozenset(parquet_types),
     )
     done = WriteResult()
     for part in runner.map(work, plan_tasks(sealed, closed_buckets, limits)):
@@ -330,6 +340,7 @@ def write_task(
     schemas: Mapping[int, str],
     folder: str,
     limits: WriteLimits,
+    parquet_types: Collection[str] = frozenset(),
 ) -> WriteResult:
     """Write the container files of one task, and an index of their event ids.
 
@@ -341,6 +352,7 @@ def write_task(
         schemas: Avro schemas as JSON, by schema id.
         folder: Path of the folder for the files.
         limits: Size limits and number of parallel tasks.
+        parquet_types: Event types whose rows are also written as Parquet files.
 
     Returns:
         The written files, and totals of the rows that were read, dropped or left out.
@@ -349,7 +361,15 @@ def write_task(
         Unreadable: A staged file is missing or damaged and must be staged again first.
     """
     index_path = f"{folder}/{uuid.uuid4().hex}.ids"
-    containers = functools.partial(ContainerSet, storage, folder, schemas, limits.target_file_bytes)
+    containers = functools.partial(
+        ContainerSet,
+        storage,
+        folder,
+        schemas,
+        limits.target_file_bytes,
+        limits.codec,
+        parquet_types=parquet_types,
+    )
     programs = {schema_id: event_program(text) for schema_id, text in schemas.items()}
     done = WriteResult()
 

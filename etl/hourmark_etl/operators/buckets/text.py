@@ -84,6 +84,8 @@ def format_manifest(
         f"  removed     {manifest.duplicates_removed} duplicates",
         f"  unaudited   {manifest.unaudited} events without an audit record so far",
     ]
+    if codec := manifest.files_codec:
+        lines.append(f"  codec       {codec}")
     if manifest.left_out:
         lines.append(f"  left out    {manifest.left_out} staged rows that could not be written")
     for noun, items in _manifest_lists(manifest):
@@ -141,6 +143,11 @@ def _manifest_lists(manifest: Manifest) -> Iterator[tuple[str, list[str]]]:
             f"  file        {f.name}  {f.records} events  {f.bytes} bytes  schema {f.schema_id}  "
             f"{f.blake2b}"
             for f in manifest.files
+        ]
+        + [
+            f"  parquet     {f.name}  {f.records} events  {f.bytes} bytes  rows of {f.rows_of}  "
+            f"{f.blake2b}"
+            for f in manifest.parquet
         ],
     )
     yield (

@@ -6,7 +6,14 @@ import json
 
 import pytest
 
-from hourmark.records.manifest import BucketEvidence, BucketOffset, Grade, Manifest, PreviousMarker
+from hourmark.records.manifest import (
+    BucketEvidence,
+    BucketFile,
+    BucketOffset,
+    Grade,
+    Manifest,
+    PreviousMarker,
+)
 
 MANIFEST = Manifest(
     type="click",
@@ -50,6 +57,31 @@ def test_what_is_sealed_is_read_as_it_was_written() -> None:
 
 def test_markers_from_before_have_no_digest_and_stay_readable() -> None:
     assert Manifest.decode(MANIFEST.encode()) == MANIFEST
+
+
+FILE = BucketFile(
+    name="part-00000.avro",
+    records=1,
+    bytes=9,
+    blake2b="0" * 32,
+    schema_id=1,
+    schema_fingerprint="0" * 16,
+)
+
+
+def test_the_codec_is_named_unless_0_3_0_reads_it() -> None:
+    zstandard = MANIFEST.model_copy(update={"files": [FILE]})
+    deflate = zstandard.model_copy(update={"codec": "deflate"})
+    assert b"codec" not in zstandard.encode() and b"codec" not in MANIFEST.encode()
+    assert Manifest.decode(deflate.with_own_digest().encode()).codec == "deflate"
+    assert (deflate.files_codec, zstandard.files_codec) == ("deflate", "zstandard")
+    assert MANIFEST.files_codec is None, "it has no files"
+
+
+def test_a_marker_of_an_unknown_codec_is_refused() -> None:
+    said = json.loads(MANIFEST.encode()) | {"codec": "snappy"}
+    with pytest.raises(ValueError, match="codec"):
+        Manifest.decode(json.dumps(said).encode())
 
 
 def test_a_marker_that_was_written_anew_by_hand_is_refused() -> None:

@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any
+from typing import Any, get_args
 
 import fastavro
 import numpy as np
@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from tests.support.containers import append_all
 
 from hourmark.avro.framing import encode_long, event_schema
+from hourmark.config.groups import AvroCodec
 from hourmark_etl.buckets.avro_container import ContainerReader, ContainerWriter
 
 ENVELOPE_VALUES: dict[str, st.SearchStrategy[Any]] = {
@@ -53,13 +54,16 @@ CASES: list[tuple[dict[str, Any], st.SearchStrategy[Any]]] = [
 ]
 
 
+CODECS: tuple[AvroCodec, ...] = get_args(AvroCodec)
+
+
 def encode(schema: dict[str, Any], value: object) -> bytes:
     file = io.BytesIO()
     fastavro.schemaless_writer(file, fastavro.parse_schema(schema), value)
     return file.getvalue()
 
 
-def written(datums: Iterable[bytes], schema: str = '"string"', **options: int) -> io.BytesIO:
+def written(datums: Iterable[bytes], schema: str = '"string"', **options: Any) -> io.BytesIO:
     """A container of them."""
     file = io.BytesIO()
     writer = ContainerWriter(file, schema, **options)
@@ -75,13 +79,18 @@ def contents(draw: st.DrawFn) -> tuple[dict[str, Any], list[bytes]]:
     return schema, [encode(schema, value) for value in draw(st.lists(values, max_size=30))]
 
 
-@given(contents(), st.sampled_from([1, 64, 1000, 1 << 20]), st.sampled_from(["one by one", "run"]))
+@given(
+    contents(),
+    st.sampled_from([1, 64, 1000, 1 << 20]),
+    st.sampled_from(["one by one", "run"]),
+    st.sampled_from(CODECS),
+)
 def test_any_reader_finds_the_datums_that_were_appended(
-    content: tuple[dict[str, Any], list[bytes]], block_bytes: int, way: str
+    content: tuple[dict[str, Any], list[bytes]], block_bytes: int, way: str, codec: AvroCodec
 ) -> None:
     schema, datums = content
     file = io.BytesIO()
-    writer = ContainerWriter(file, json.dumps(schema), block_bytes=block_bytes)
+    writer = ContainerWriter(file, json.dumps(schema), codec=codec, block_bytes=block_bytes)
     if way == "one by one":
         for datum in datums:
             append_all(writer, [datum])
@@ -118,10 +127,29 @@ def test_a_container_that_is_cut_off_or_changed_is_no_shorter_container() -> Non
         ContainerReader(io.BytesIO(b"PAR1"))
 
 
-def test_the_writer_schema_is_embedded_exactly() -> None:
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_block_that_is_cut_off_or_longer_than_its_stream_is_damaged(codec: AvroCodec) -> None:
+    text = "".join(chr(33 + n * n % 89) for n in range(5_000))
+    container = ContainerReader(written([encode({"type": "string"}, text)], codec=codec))
+    (block,) = container
+    assert container.content(block).endswith(text.encode())
+    for data in (block.data[:-1], block.data[: len(block.data) // 2], block.data + b"x"):
+        with pytest.raises(ValueError, match="cannot be decompressed"):
+            container.content(block._replace(data=data))
+
+
+def test_a_codec_of_other_programs_is_refused_by_name() -> None:
+    container = ContainerReader(written([b"\x02a"]))
+    container.metadata["avro.codec"] = b"snappy"
+    with pytest.raises(ValueError, match="snappy"):
+        container.content(next(iter(container)))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_the_writer_schema_is_embedded_exactly(codec: AvroCodec) -> None:
     schema_json = json.dumps(EVENT, indent=3) + "\n"
-    reader = fastavro.reader(written([], schema_json))
-    assert reader.codec == "zstandard"
+    reader = fastavro.reader(written([], schema_json, codec=codec))
+    assert reader.codec == codec
     assert reader.metadata["avro.schema"] == schema_json
     assert list(reader) == []
 

@@ -9,7 +9,7 @@ from sqlalchemy import delete, func, select, update
 from tests.support.records import evidence, manifest
 
 from hourmark.records.hours import Hour
-from hourmark.records.manifest import Manifest
+from hourmark.records.manifest import BucketFile, Manifest
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.bucket_rows import (
@@ -24,6 +24,7 @@ from hourmark_etl.ledger.bucket_rows import (
     put_late_hours,
     read_bucket_manifests,
     read_closed_spans,
+    read_newest_manifest_with_files,
 )
 from hourmark_etl.ledger.closed import closed_buckets, read_missing_ranges
 from hourmark_etl.ledger.database import Database
@@ -268,3 +269,86 @@ def test_a_check_of_the_ledger_names_a_damaged_day_and_goes_on(ledger: Database)
     assert {damaged.table for damaged in find_damaged_rows(ledger, is_start=True)} == {
         "frontiers"
     }, "a start does not read all days"
+
+
+# The newest bucket with files
+
+
+def put_bucket(ledger: Database, n: int, event_type: str = "click", **changes: object) -> None:
+    """Of a type that closes hours on its own; with a file, unless `files` is empty."""
+    file = BucketFile(
+        name="part-00000.avro",
+        records=1,
+        bytes=1,
+        blake2b="0" * 32,
+        schema_id=1,
+        schema_fingerprint="0" * 16,
+    )
+    usual = {"type": event_type, "files": [file], "closed_at_ms": at(n).end_ms}
+    made = manifest(at(n), **(usual | changes)).with_own_digest()
+    with ledger.transaction() as connection:
+        insert_closed_buckets(connection, [(at(n), made)])
+
+
+def put_frontiers(ledger: Database, hours: int) -> None:
+    usual = dict.fromkeys(("first_hour", "settled_next"), FIRST_DAY_S) | dict.fromkeys(
+        ("shard", "sources"), "[]"
+    )
+    row = {"hour": at(hours).start_s, "state": "open", "digest": b"", "seal": None}
+    with ledger.transaction() as connection:
+        for event_type in TYPES:
+            connection.execute(tables.frontiers.insert(), [usual | row | {"type": event_type}])
+
+
+def newest_with_files(ledger: Database) -> tuple[str, str] | None:
+    with ledger.reading() as connection:
+        found = read_newest_manifest_with_files(connection)
+    return None if found is None else (found.type, found.hour)
+
+
+@pytest.fixture
+def empty_ledger(ledger_url: str) -> Iterator[Database]:
+    with Database(ledger_url) as made:
+        yield made
+
+
+def test_the_newest_bucket_with_files_is_of_any_type_and_closed_last(
+    empty_ledger: Database,
+) -> None:
+    assert newest_with_files(empty_ledger) is None
+    put_bucket(empty_ledger, 0, files=[])
+    assert newest_with_files(empty_ledger) is None
+    put_bucket(empty_ledger, 1, "view")
+    put_bucket(empty_ledger, 1, "click", closed_at_ms=at(1).end_ms + 1)
+    put_bucket(empty_ledger, 2, "click", files=[])
+    put_bucket(empty_ledger, 2, "view", files=[])
+    assert newest_with_files(empty_ledger) == ("click", str(at(1)))
+    put_bucket(empty_ledger, 3, "view")
+    assert newest_with_files(empty_ledger) == ("view", str(at(3)))
+
+
+def test_damaged_rows_of_buckets_are_not_the_newest(empty_ledger: Database) -> None:
+    put_bucket(empty_ledger, 0)
+    put_bucket(empty_ledger, 1)
+    with empty_ledger.transaction() as connection:
+        rows = tables.buckets
+        connection.execute(update(rows).where(rows.c.hour == at(1).start_s).values(manifest="{"))
+    assert newest_with_files(empty_ledger) == ("click", str(at(0)))
+
+
+@pytest.mark.slow
+def test_the_newest_bucket_with_files_is_found_among_packed_ones(empty_ledger: Database) -> None:
+    put_frontiers(empty_ledger, HOURS)
+    put_bucket(empty_ledger, 5, "view")  # the newest of its type, which is never packed
+    put_bucket(empty_ledger, 6)
+    put_bucket(empty_ledger, 25)
+    put_bucket(empty_ledger, 26, files=[])
+    put_bucket(empty_ledger, 49, files=[])
+    put_bucket(empty_ledger, HOURS - 1, files=[])
+    while pack(empty_ledger):
+        pass
+    assert newest_with_files(empty_ledger) == ("click", str(at(25)))
+    with empty_ledger.transaction() as connection:
+        days = tables.bucket_days
+        connection.execute(update(days).where(days.c.day == at(24).start_s).values(content=b"x"))
+    assert newest_with_files(empty_ledger) == ("click", str(at(6)))

@@ -162,6 +162,12 @@ AFTERWARDS: dict[str, tuple[Callable[[Path], object], str]] = {
     "counts": (lambda f: edit(f, events=36), "36 events, but its files have 35"),
     "the sum of ids": (lambda f: edit(f, id_sum="0" * 16), "the sum of ids is"),
     "late counts": (lambda f: edit(f, late={str(EARLIER): 4}), "late events by hour are"),
+    "another codec": (lambda f: edit(f, codec="snappy"), "its codec is deflate, but by the marker"),
+    "no codec": (lambda f: edit(f, codec=None), "its codec is deflate, but by the marker"),
+    "a codec without files": (
+        lambda f: edit(f, files=[], events=0),
+        "it states a codec, but lists no files",
+    ),
     "an unchained marker": (
         lambda f: edit(f, previous=None),
         "05: broken chain: its marker follows None",

@@ -27,9 +27,9 @@ FOLDER = ["GETFILESTATUS", "RENAME", "GETFILESTATUS"]
 @pytest.fixture
 def world(hdfs: FakeHdfs, tmp_path: Path) -> World:
     storage = WebHdfs(
-        namenode="hdfs://namenode:8020",
+        filesystem="hdfs://namenode:8020",
         root="/root",
-        http=hdfs.address,
+        namenodes=(hdfs.address,),
         user="me",
         replication=1,
         retry_pauses_s=(0.0,),

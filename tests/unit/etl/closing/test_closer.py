@@ -32,6 +32,7 @@ from tests.support.simulator.truth import EDGE_PARTITIONS, FIRST_HOUR, TYPES
 from tests.support.simulator.world import World
 from tools import verify_bucket
 
+from hourmark.config.groups import AvroCodec
 from hourmark.errors import UsageError
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, events_topic
@@ -98,10 +99,14 @@ def test_a_backlog_of_many_hours_and_types_is_two_proofs_and_one_write(
             return super().prove_by_sums(frozen, audit_next)
 
         def write(
-            self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str
+            self,
+            sealed: Collection[SealedHour],
+            schemas: Mapping[int, str],
+            folder: str,
+            codec: AvroCodec,
         ) -> list[WrittenHour]:
             written.append(len(sealed))
-            return super().write(sealed, schemas, folder)
+            return super().write(sealed, schemas, folder, codec)
 
     monkeypatch.setattr(
         world, "engine", lambda database: Counting(world.storage, database, world.config)

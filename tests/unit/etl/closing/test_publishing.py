@@ -167,6 +167,7 @@ def publish(world: World, storage: Any) -> PublishResult:
         lease=world.closer.lease,
         clock=world.clock,
         executor=InlineExecutor,
+        codec="deflate",
     )
     return publisher.publish([f for f in world.frontiers() if f.state is HourState.SEALED])
 

@@ -186,7 +186,7 @@ def test_a_container_rolls_over_once_it_has_reached_the_wanted_size(
     monkeypatch.setattr(writing, "ContainerSet", partial(ContainerSet, step_bytes=50_000))
     listed = world.stage(some_ids(20_000))
     sealed = SealedHour("click", FIRST, listed)
-    (task,) = plan_tasks([sealed], {}, limits := WriteLimits(1 << 30, 1, 1))
+    (task,) = plan_tasks([sealed], {}, limits := WriteLimits(1 << 30, 1, 1, "deflate"))
     done = writing.write_task(
         task,
         storage=world.storage,
@@ -233,7 +233,7 @@ def test_an_hour_whose_events_are_nearly_all_of_one_second_is_written_in_parts(
 def test_small_types_share_units_and_tasks_and_a_large_one_is_spread(world: World) -> None:
     (group,) = world.stage(some_ids(10))
     small = [SealedHour(f"t{n}", FIRST, (group,)) for n in range(1000)]
-    tasks = plan_tasks(small, {}, WriteLimits(128 << 20, 1, 2))
+    tasks = plan_tasks(small, {}, WriteLimits(128 << 20, 1, 2, "deflate"))
     assert [len(t.units) for t in tasks] == [1] * len(tasks) and 2 <= len(tasks) <= 3
     assert sum(len(u.listings) for t in tasks for u in t.units) == 1000
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, get_args
 
 import fastavro
 import numpy as np
@@ -32,6 +32,7 @@ from tests.support.bucket_world import (
 )
 from tests.support.containers import append_all
 
+from hourmark.config.groups import AvroCodec
 from hourmark.errors import Finding
 from hourmark_etl.buckets.avro_container import ContainerReader, ContainerWriter
 from hourmark_etl.closing.write import writing
@@ -218,11 +219,18 @@ def test_ids_that_cannot_be_used_concern_their_own_bucket_alone(
 
 
 @given(
-    st.sets(st.integers(0, 300)), st.lists(st.integers(0, 300), max_size=20), st.integers(20, 2000)
+    st.sets(st.integers(0, 300)),
+    st.lists(st.integers(0, 300), max_size=20),
+    st.integers(20, 2000),
+    st.sampled_from(get_args(AvroCodec)),
 )
 @settings(max_examples=40, deadline=None)
 def test_index_and_containers_give_the_same_exact_answer(
-    tmp_path_factory: pytest.TempPathFactory, inside: set[int], wanted: list[int], block_bytes: int
+    tmp_path_factory: pytest.TempPathFactory,
+    inside: set[int],
+    wanted: list[int],
+    block_bytes: int,
+    codec: AvroCodec,
 ) -> None:
     folder = tmp_path_factory.mktemp("ids")
     storage = LocalDisk(folder)
@@ -235,7 +243,7 @@ def test_index_and_containers_give_the_same_exact_answer(
     path = f"index-{index.digest}.ids"
     storage.rename_new("index.ids", path)
     with storage.create("part") as file:
-        writer = ContainerWriter(file, json.dumps(SCHEMAS[1]), block_bytes=block_bytes)
+        writer = ContainerWriter(file, json.dumps(SCHEMAS[1]), codec=codec, block_bytes=block_bytes)
         append_all(writer, (datum(event_id) for event_id in own))
         digest = writer.close().blake2b
     indexed = ClosedBucket(

@@ -18,7 +18,7 @@ from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import frontiers
-from hourmark_etl.ledger.rules import LedgerRules
+from hourmark_etl.ledger.rules import LedgerRules, read_bucket_formats
 from hourmark_etl.ledger.schemas import SchemaCheck, known_schemas, load_schema_checks
 
 
@@ -153,3 +153,43 @@ def test_damaged_rules_are_named(database: Database, ledger: LedgerRules) -> Non
         connection.execute(update(tables.rules).where(tables.rules.c.key == key).values(value="{}"))
     with pytest.raises(DamagedRow, match=f"rules.*{key}"):
         ledger.book()
+
+
+def test_the_latest_revision_states_the_format_of_buckets(
+    database: Database, ledger: LedgerRules
+) -> None:
+    assert read_bucket_formats(database, ["click"], "avro+parquet") == {"click": "avro+parquet"}
+    first = begun(ledger)
+    assert read_bucket_formats(database, ["click", "gone"], "avro") == {
+        "click": "avro",
+        "gone": "avro",
+    }
+    with_parquet = CLICK.model_copy(update={"format": "avro+parquet"})
+    second = revision(2, with_parquet, VIEW)
+    ledger.put(second, first, HOUR)
+    formats = read_bucket_formats(database, ["click", "view"], "avro")
+    assert formats == {"click": "avro+parquet", "view": "avro"}
+    ledger.put(revision(3, CLICK.model_copy(update={"format": "avro"}), VIEW), second, HOUR)
+    formats = read_bucket_formats(database, ["click", "view"], "avro+parquet")
+    assert formats == {"click": "avro", "view": "avro+parquet"}
+
+
+@pytest.mark.parametrize(("pattern", "damaged"), [("type/click/%", 1), ("rules/%", 2)])
+def test_damaged_rules_do_not_silently_change_the_format(
+    database: Database, ledger: LedgerRules, pattern: str, damaged: int
+) -> None:
+    ledger.put(revision(1, CLICK, VIEW), None, HOUR)
+    with database.transaction() as connection:
+        connection.execute(
+            update(tables.rules).where(tables.rules.c.key.like(pattern)).values(value="{}")
+        )
+    formats = read_bucket_formats(database, ["click", "view"], "avro")
+    assert sum(isinstance(of, DamagedRow) for of in formats.values()) == damaged
+    assert isinstance(formats["click"], DamagedRow)
+
+
+def test_a_type_without_a_format_is_published_as_before() -> None:
+    assert "format" not in CLICK.model_dump(mode="json")
+    with_parquet = CLICK.model_copy(update={"format": "avro+parquet"})
+    assert with_parquet.model_dump(mode="json")["format"] == "avro+parquet"
+    assert EventType.model_validate(with_parquet.model_dump(mode="json")) == with_parquet

@@ -62,6 +62,7 @@ def test_without_a_ledger_there_is_nothing_to_say(tmp_path: Path) -> None:
         ("unrepeatable", ["app"]),
         ("checked", 3),
         ("set_aside", 2),
+        ("codec", "deflate"),
     ],
 )
 def test_a_marker_that_says_more_is_in_the_way_for_good(
@@ -86,7 +87,7 @@ def test_a_marker_that_says_more_is_in_the_way_for_good(
     assert found == [
         "1 closed buckets contain lost or unknown or unrepeatable or checked or set_aside or "
         "set_aside_records or left_out or "
-        "lacks, such as click 1970-01-01T01, which 0.2.0 rejects"
+        "lacks or codec, such as click 1970-01-01T01, which 0.2.0 rejects"
     ]
 
 

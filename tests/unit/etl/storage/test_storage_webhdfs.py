@@ -17,6 +17,7 @@ from hourmark_etl.storage import (
     FolderStorage,
     NoSpace,
     NotFound,
+    QuotaExceeded,
     SafeMode,
     StorageError,
     WebHdfs,
@@ -32,9 +33,9 @@ def test_settings_name_the_backend() -> None:
         )
     )
     assert found == WebHdfs(
-        namenode="hdfs://namenode:8020",
+        filesystem="hdfs://namenode:8020",
         root="/hourmark",
-        http="http://namenode:9870",
+        namenodes=("http://namenode:9870",),
         user="me",
         replication=3,
     )
@@ -83,7 +84,8 @@ def test_a_namenode_that_says_later_is_asked_again(
         ((403, "SafeModeException", "Cannot create. Name node is in safe mode."), SafeMode),
         ((403, "RetriableException", "Name node is in safe mode."), SafeMode),
         ((403, "AccessControlException", "Permission denied: user=tester"), AccessDenied),
-        ((403, "DSQuotaExceededException", "quota"), NoSpace),
+        ((403, "DSQuotaExceededException", "quota"), QuotaExceeded),
+        ((403, "NSQuotaExceededException", "quota"), QuotaExceeded),
         (
             (403, "IOException", "File could only be written to 0 of the 1 minReplication nodes."),
             NoSpace,

@@ -14,8 +14,13 @@ from hourmark.commands.server_status import ServerStatus
 from hourmark.config.loading import load_config
 from hourmark.records.manifest import Grade
 from hourmark_etl.ledger.database import Database
+from hourmark_etl.storage.namenode import NameNodeReport
 from hourmark_etl.telemetry import storage_server
-from hourmark_etl.telemetry.storage_server import FREE_MIB_MIN, evaluate_namenode_info
+from hourmark_etl.telemetry.storage_server import (
+    FREE_MIB_MIN,
+    evaluate_namenode_info,
+    evaluate_namenodes,
+)
 
 
 def ask(folder: Path) -> ServerStatus:
@@ -73,3 +78,40 @@ def test_a_namenode_names_what_keeps_files_from_being_written(
     found = evaluate_namenode_info("http://nn:9870", usual | info)
     assert said in found.detail and found.healthy is (info == {})
     assert found.healthy or found.do
+
+
+INFO = {"LiveNodes": json.dumps({"dn-1": {}})}
+ACTIVE = NameNodeReport(address="http://nn1", state="active", info=INFO)
+STANDBY = NameNodeReport(address="http://nn2", state="standby", info={**INFO, "Safemode": "on"})
+OBSERVER = NameNodeReport(address="http://nn3", state="observer", info=INFO)
+AWAY = NameNodeReport(address="http://nn4", failure="refused")
+
+
+@pytest.mark.parametrize("reports", [[ACTIVE], [ACTIVE, STANDBY], [STANDBY, ACTIVE]])
+def test_of_a_name_service_the_active_namenode_counts(reports: list[NameNodeReport]) -> None:
+    (found,) = evaluate_namenodes(reports)
+    assert (found.address, found.healthy) == ("http://nn1", True)
+
+
+@pytest.mark.parametrize(
+    ("reports", "unhealthy", "step"),
+    [
+        ([AWAY], "http://nn4 does not respond: refused", "nothing is staged"),
+        ([ACTIVE, AWAY], "http://nn4 does not respond: refused", "no NameNode can take over"),
+        ([STANDBY], "http://nn2 is standby, and no NameNode of storage.webhdfs", "haadmin"),
+        ([OBSERVER, ACTIVE], "http://nn3 is an observer", "remove its address"),
+    ],
+)
+def test_a_namenode_that_cannot_serve_or_take_over_is_unhealthy(
+    reports: list[NameNodeReport], unhealthy: str, step: str
+) -> None:
+    found = evaluate_namenodes(reports)
+    (problem,) = [status for status in found if not status.healthy]
+    assert f"{problem.address} {problem.detail}".startswith(unhealthy) and step in problem.do
+    assert len(found) == len(reports)
+
+
+def test_a_gateway_that_does_not_report_its_state_serves() -> None:
+    gateway = NameNodeReport(address="http://httpfs:14000")
+    (found,) = evaluate_namenodes([gateway])
+    assert (found.healthy, found.detail) == (True, "answers")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 
@@ -367,11 +368,11 @@ def test_a_copy_in_the_making_that_has_its_first_line_alone(
 @pytest.mark.slow
 @pytest.mark.parametrize("excluded", [True, False])
 @pytest.mark.parametrize("has_log_begun_anew", [True, False])
-def test_a_backup_that_is_written_again_in_place_comes_twice_unless_it_is_excluded(
+def test_lines_added_to_a_backup_of_a_log_that_goes_on_come_twice_unless_it_is_excluded(
     host: Host, recorder: Recorder, has_log_begun_anew: bool, excluded: bool
 ) -> None:
-    """As docs/concepts/rotation.md says: its second content is a file's own, though it is that of
-    another.
+    """As docs/concepts/rotation.md says: what is added to a copy is its own, though it may be in the
+    log too. A backup that begins anew is compared again.
     """
     host.settings["sources"][0].exclude[:] = ["*.bak"] if excluded else []
     host.drain(lines(100))
@@ -382,7 +383,7 @@ def test_a_backup_that_is_written_again_in_place_comes_twice_unless_it_is_exclud
     host.drain(lines(50, 1000))
     shutil.copyfile(host.app, host.logs / "app.log.bak")
     assert host.drain().lost_bytes == 0
-    times = 1 if excluded else 2
+    times = 1 if excluded or has_log_begun_anew else 2
     sent = b"".join(one.body for one in recorder.stored)
     assert sorted(sent.splitlines()) == sorted((lines(100) + times * lines(50, 1000)).splitlines())
 
@@ -453,3 +454,56 @@ def test_a_copy_that_is_truncated_before_it_is_read_is_not_sent_again(
     monkeypatch.setattr(waits, "COPYING_S", 0.1)
     assert host.drain().finished
     assert recorder.text() == lines(100)
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+def test_a_copy_that_the_next_rotation_overwrites_is_not_sent_again(
+    host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, copies: int
+) -> None:
+    """`cp app.log.1 app.log.2; cp app.log app.log.1; : > app.log`: the copies keep their inodes."""
+    monkeypatch.setattr(waits, "COPYING_S", 0.1)
+    names = [host.app, *(host.logs / f"app.log.{n}" for n in range(1, copies + 1))]
+    for start in range(0, 600, 100):
+        assert host.drain(lines(100, start)).finished
+        for name, copy in reversed(list(itertools.pairwise(names))):
+            if name.exists():
+                shutil.copyfile(name, copy)
+        os.truncate(host.app, 0)
+    assert host.drain().finished
+    assert sorted(recorder.text().splitlines()) == lines(600).splitlines()
+
+
+def test_what_was_unread_at_the_truncation_is_read_in_the_overwritten_copy(
+    host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waits, "COPYING_S", 0.1)
+    copy = host.logs / "app.log.1"
+    for start in range(0, 300, 100):
+        assert host.drain(lines(50, start)).finished
+        host.append(lines(50, start + 50))
+        shutil.copyfile(host.app, copy)
+        os.truncate(host.app, 0)
+    assert host.drain().finished
+    assert sorted(recorder.text().splitlines()) == lines(300).splitlines()
+    assert recorder.last.lost_bytes == 0
+
+
+@pytest.mark.slow
+def test_copies_that_are_overwritten_while_the_tailer_runs_are_not_sent_again(
+    host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waits, "COPYING_S", 0.5)
+    copy = host.logs / "app.log.1"
+    with host.running() as tailer:
+        for start in range(0, 300, 100):
+            host.append(lines(100, start))
+            with copy.open("wb") as written:  # in two parts, each of which a scan may see
+                for part in (lines(30, start), lines(70, start + 30)):
+                    scans = tailer.scanner.scans
+                    wait_for(lambda at=scans: tailer.scanner.scans > at + 2, "scans")  # type: ignore[misc]
+                    written.write(part)
+                    written.flush()
+            os.truncate(host.app, 0)
+            wait_for(lambda: all(file.is_read for file in tailer.files), "both are read", 30)
+    host.drain()
+    assert sorted(recorder.text().splitlines()) == lines(300).splitlines()

@@ -126,6 +126,13 @@ on_marker("file_digest", of_file(blake2b="0" * 32), full)
 on_marker("file_name", of_file(name="part-00009.avro"), full)
 on_marker("schema_fingerprint", of_file(schema_fingerprint="0" * 16), full)
 on_marker(
+    "codec_of_other_files",
+    lambda said: {"codec": None if said.get("codec") else "deflate"},
+    full,
+)
+on_marker("codec_without_files", lambda _: {"codec": "deflate"}, lambda plan: not full(plan))
+on_marker("codec_of_no_kind", lambda _: {"codec": "zstandard"}, full)
+on_marker(
     "file_twice", lambda said: {"files": said["files"] * 2, "events": said["events"] * 2}, full
 )
 

@@ -4,6 +4,7 @@ buckets that changed.
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from pathlib import Path
 from typing import Any
@@ -134,3 +135,60 @@ def test_a_snapshot_of_nothing_is_no_comparison(world: World, tmp_path: Path) ->
         "nothing was compared"
         in run(world, "--snapshot", str(tmp_path / "empty"))["findings"][0]["detail"]
     )
+
+
+def add_parquet(world: World) -> Path:
+    """A Parquet file that the marker of a bucket lists. The judge compares its bytes only."""
+    world.write()
+    folder = world.folder(world.plan("lines", 0))
+    (folder / "_parquet").mkdir()
+    file = folder / "_parquet" / "part-00000.parquet"
+    file.write_bytes(b"PAR1 PAR1")
+
+    def add(marker: dict[str, Any]) -> None:
+        (avro,) = marker["files"]
+        marker["parquet"] = [
+            {
+                "name": "_parquet/part-00000.parquet",
+                "rows_of": avro["name"],
+                "records": avro["records"],
+                "bytes": 9,
+                "blake2b": hashlib.blake2b(file.read_bytes(), digest_size=16).hexdigest(),
+                "origin_hour": marker["hour"],
+            }
+        ]
+
+    edit(folder / "_SUCCESS", add)
+    world.chain()
+    return file
+
+
+def test_parquet_files_that_the_marker_lists_are_part_of_the_bucket(world: World) -> None:
+    add_parquet(world)
+    assert run(world)["findings"] == []
+
+
+def test_a_parquet_file_that_changed_or_is_missing_is_named(world: World) -> None:
+    file = add_parquet(world)
+    file.write_bytes(b"PAR1 par1")
+    assert findings(run(world), "manifest") == [("manifest", "part-00000.parquet", None)]
+    file.unlink()
+    assert findings(run(world), "manifest") == [("manifest", "part-00000.parquet", None)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("key", "value", "what"),
+    [
+        ("records", 9, "have 9 events"),
+        ("rows_of", "part-00007.avro", "events, but that file has 0"),
+        ("origin_hour", "2025-11-21T00:07", "so its name should be _parquet/late-00000.parquet"),
+    ],
+)
+def test_a_marker_that_lies_about_a_parquet_file_is_named(
+    world: World, key: str, value: object, what: str
+) -> None:
+    marker = add_parquet(world).parents[1] / "_SUCCESS"
+    edit(marker, lambda said: said["parquet"][0].update({key: value}))
+    world.chain()
+    assert any(what in of["detail"] for of in run(world)["findings"])

@@ -16,6 +16,7 @@ from hourmark.records.manifest import (
     Grade,
     Manifest,
     MissingRanges,
+    ParquetFile,
     SetAsideRecords,
 )
 from hourmark_delivery_service.parsing.syslog.rfc5424 import parse_rfc5424_line
@@ -148,6 +149,7 @@ def test_every_field_of_a_marker_is_known() -> None:
             audit_next={"0": 1},
             waived=["forced by ada"],
         ),
+        codec="deflate",
         files=[],
         events=0,
         late={},
@@ -165,6 +167,16 @@ def test_every_field_of_a_marker_is_known() -> None:
         lost={"app": 1},
         unknown={"app": 1},
         unrepeatable=["app"],
+        parquet=[
+            ParquetFile(
+                name="_parquet/part-00000.parquet",
+                rows_of="part-00000.avro",
+                records=1,
+                bytes=1,
+                blake2b="00",
+                origin_hour="2026-11-21T05",
+            )
+        ],
         id_sum="0" * 16,
         offsets=[],
         ledger="x",

@@ -85,6 +85,7 @@ def test_show_prints_the_manifest(plan: Plan, run: Run) -> None:
         "proved, 35 events" in text
         and "part-00001.avro  10 events" in text
         and "5 events of 2026-11-21T04" in text
+        and "  codec       deflate\n" in text
     )
     assert Manifest.decode(run("show", TYPE, str(HOUR), "--json").stdout_bytes) == manifest
 
