@@ -17,7 +17,7 @@ from hourmark.clock import Clock
 from hourmark.config.loading import Config
 from hourmark.errors import Unavailable
 from hourmark.kafka.clients import Cluster
-from hourmark_etl.closing.selection import SelectPublication
+from hourmark_etl.closing.publication_choice import open_publication
 from hourmark_etl.errors import DamagedRow, NoLedger
 from hourmark_etl.ledger.batches import read_type_shards
 from hourmark_etl.ledger.database import Database
@@ -119,7 +119,7 @@ def open_startup_resources(config: Config, exit_stack: ExitStack) -> StartupReso
         storage = open_storage(config.storage)
         if isinstance(storage, ObjectStorage):
             check_conditional_puts(storage)
-            SelectPublication(storage).complete_interrupted()
+        open_publication(storage).complete_interrupted()
         check_older_copy(storage, database, length_s)
         for damaged in find_damaged_rows(
             database, is_start=True

@@ -6,6 +6,7 @@ The store in memory is obstore's own; only the faults are this module's.
 from __future__ import annotations
 
 import dataclasses
+import threading
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -68,13 +69,15 @@ class FaultyClient(ObjectClient):
         self.changes: list[str] = []
         self.late: list[Callable[[], object]] = []
         self.is_killed = False
+        self._counting = threading.Lock()
         self.before_change: Callable[[int], None] = lambda number: None
 
     def _change(self, key: str, request: Callable[[], Any], *, is_conditional: bool = False) -> Any:
         if self.is_killed:
             raise Killed
-        self.changes.append(key)
-        number = len(self.changes)
+        with self._counting:
+            self.changes.append(key)
+            number = len(self.changes)
         self.before_change(number)
         fault = self.faults.get(number)
         self.is_killed = fault in ("killed before", "killed after")

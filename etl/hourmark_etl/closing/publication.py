@@ -137,6 +137,26 @@ class BucketPublication(Protocol):
             StorageError: A storage operation failed.
         """
 
+    def complete_interrupted(self) -> list[Manifest]:
+        """Complete all publications that were interrupted after an attempt had been chosen.
+
+        Call this method before the ledger is compared with the buckets on storage, and before a
+        lost ledger is rebuilt. Afterwards, each chosen attempt has a marker. The ledger is not
+        needed, and other closers may do the same at the same time. With renames, nothing can be
+        interrupted after the choice.
+
+        If a bucket cannot be completed, an error is logged. The closer tries again when it comes to
+        the hour, and only its type waits.
+
+        Returns:
+            The manifests of the buckets for which an attempt still exists, including buckets that
+            were already complete. Empty if there are none.
+
+        Raises:
+            StorageError: A storage operation failed.
+        """
+        return []
+
     def list_attempts(self) -> list[str]:
         """Return the paths to delete in order to delete all attempts that exist now.
 

@@ -16,14 +16,19 @@ import dataclasses
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import ClassVar, Final, Literal, NamedTuple
-
-from pydantic import BaseModel, ConfigDict
+from typing import ClassVar, Final
 
 from hourmark.errors import Finding
-from hourmark.records.hours import Hour
 from hourmark.records.manifest import MARKER, Manifest
 from hourmark_etl.buckets.reader import decode_manifest, find_manifest, list_bucket_files
+from hourmark_etl.buckets.selections import (
+    SelectedHour,
+    Selection,
+    find_selection,
+    record_path,
+    recorded_hours,
+    selection_path,
+)
 from hourmark_etl.closing.bucket_manifest import name_bucket_files
 from hourmark_etl.closing.publication import BucketPublication, PreparedBucket, check_publishable
 from hourmark_etl.closing.write.containers import WrittenHour
@@ -37,61 +42,9 @@ from hourmark_etl.storage import (
     list_if_exists,
     map_concurrently,
 )
-from hourmark_etl.storage.folders import ATTEMPTS_FOLDER, SELECTIONS_FOLDER
+from hourmark_etl.storage.folders import ATTEMPTS_FOLDER
 
 _LOG: Final = logging.getLogger(__name__)
-
-
-class Selection(BaseModel):
-    """The attempt that becomes the bucket of an hour.
-
-    Attributes:
-        format: Version of this format.
-        attempt: Id of the attempt.
-        marker: Content of the bucket's `_SUCCESS` file.
-        sources: Paths of the attempt's files, relative to the storage root, by their names in the
-            bucket.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    format: Literal[1] = 1
-    attempt: str
-    marker: str
-    sources: dict[str, str]
-
-
-class _Bucket(NamedTuple):
-    event_type: str
-    hour: Hour
-
-    @property
-    def folder(self) -> str:
-        return self.hour.bucket_path(self.event_type)
-
-
-def selection_path(event_type: str, hour: Hour) -> str:
-    """Return the path of the selection of an hour, relative to the storage root.
-
-    Args:
-        event_type: Event type of the bucket.
-        hour: Hour of the bucket.
-    """
-    return f"{SELECTIONS_FOLDER}/{hour.bucket_path(event_type)}.json"
-
-
-def record_path(event_type: str, hour: Hour, attempt: str) -> str:
-    """Return the path of the record that an attempt may be selected for an hour.
-
-    The record exists at least until a selected attempt has become a bucket, so that interrupted
-    publications are found without a list of all selections.
-
-    Args:
-        event_type: Event type of the bucket.
-        hour: Hour of the bucket.
-        attempt: Id of the publishing attempt.
-    """
-    return f"{ATTEMPTS_FOLDER}/{attempt}/{hour.bucket_path(event_type)}/{MARKER}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,33 +85,13 @@ class SelectPublication(BucketPublication):
             yield self._select(bucket) if published is None else published
 
     def find(self, frontier: Frontier) -> Manifest | None:
-        return self._find(_Bucket(frontier.event_type, frontier.hour))
+        return self._find(SelectedHour(frontier.event_type, frontier.hour))
 
     def complete_interrupted(self) -> list[Manifest]:
-        """Complete all publications that were interrupted after an attempt had been selected.
-
-        Call this function before the ledger is compared with the buckets on storage, and before a
-        lost ledger is rebuilt. Afterwards, each selected attempt has a marker. The ledger is not
-        needed, and other closers may do the same at the same time.
-
-        If a bucket cannot be completed, an error is logged. The closer tries again when it comes to
-        the hour, and only its type waits.
-
-        Returns:
-            The manifests of the buckets for which a record of an attempt exists, including buckets
-            that were already complete.
-
-        Raises:
-            StorageError: A storage operation failed.
-        """
         completed = []
-        for path in self.storage.list_files(ATTEMPTS_FOLDER):
-            if not path.endswith(f"/{MARKER}"):
-                continue
+        for hour in recorded_hours(self.storage):
             try:
-                manifest = self._find(self._read_record(path))
-            except NotFound:  # the publication has been completed since
-                continue
+                manifest = self._find(hour)
             except Finding as error:
                 _LOG.error("%s", error)
                 continue
@@ -176,25 +109,11 @@ class SelectPublication(BucketPublication):
         if is_closed:
             self.storage.delete(f"{ATTEMPTS_FOLDER}/{attempt}")
 
-    def _find(self, bucket: _Bucket) -> Manifest | None:
+    def _find(self, bucket: SelectedHour) -> Manifest | None:
         if published := find_manifest(self.storage, *bucket):
             return published
-        try:
-            selection = self._read_selection(bucket)
-        except NotFound:
-            return None
-        return self._complete(bucket, selection)
-
-    def _read_record(self, path: str) -> _Bucket:
-        content = self.storage.read(path)
-        try:
-            manifest = Manifest.decode(content)
-            return _Bucket(manifest.type, Hour.parse(manifest.hour, manifest.bucket_seconds))
-        except ValueError as error:
-            raise Finding(
-                f"{self.storage.url(path)} is not a manifest: {error}. Restore it from a copy. If "
-                "there is none, and the hour that its path names has a bucket, delete it"
-            ) from error
+        selection = find_selection(self.storage, *bucket)
+        return None if selection is None else self._complete(bucket, selection)
 
     def _size(self, path: str) -> int:
         try:
@@ -203,12 +122,12 @@ class SelectPublication(BucketPublication):
             return -1
 
     def _select(self, prepared: PreparedBucket) -> Manifest:
-        bucket = _Bucket(prepared.frontier.event_type, prepared.frontier.hour)
-        if strays := [entry.name for entry in list_if_exists(self.storage, bucket.folder)]:
+        bucket = SelectedHour(prepared.frontier.event_type, prepared.frontier.hour)
+        if strays := [entry.name for entry in list_if_exists(self.storage, _folder(bucket))]:
             if published := self._find(bucket):  # another closer was faster
                 return published
             raise Finding(
-                f"{self.storage.url(bucket.folder)} contains {strays}, but has no {MARKER} and no "
+                f"{self.storage.url(_folder(bucket))} contains {strays}, but has no {MARKER} and no "
                 "selection, so these objects were not created by Hourmark. Move them elsewhere; "
                 "closing then continues automatically"
             )
@@ -220,11 +139,17 @@ class SelectPublication(BucketPublication):
         with suppress(AlreadyExists):
             self.storage.write_new(selection_path(*bucket), selection.model_dump_json().encode())
             return self._complete(bucket, selection)
-        return self._complete(bucket, self._read_selection(bucket))
+        existing = find_selection(self.storage, *bucket)
+        if existing is None:
+            raise Finding(
+                f"{self.storage.url(selection_path(*bucket))} existed a moment ago, but cannot be "
+                "found. Do not delete selections; closing continues automatically"
+            )
+        return self._complete(bucket, existing)
 
-    def _complete(self, bucket: _Bucket, selection: Selection) -> Manifest:
+    def _complete(self, bucket: SelectedHour, selection: Selection) -> Manifest:
         # Every step may have been executed before, or is being executed by another closer.
-        folder, marker = bucket.folder, selection.marker.encode()
+        folder, marker = _folder(bucket), selection.marker.encode()
         manifest = decode_manifest(self.storage, *bucket, marker)
         wanted = manifest.file_sizes
         missing = sorted(wanted.keys() - self._list_files(folder))
@@ -263,25 +188,13 @@ class SelectPublication(BucketPublication):
                     "automatically"
                 ) from None
 
-    def _delete_sources(self, bucket: _Bucket, selection: Selection) -> None:
+    def _delete_sources(self, bucket: SelectedHour, selection: Selection) -> None:
         # The record is deleted last: without it, nobody would look for the selection.
         try:
             delete_all(self.storage, selection.sources.values())
             self.storage.delete(record_path(*bucket, selection.attempt))
         except StorageError as error:  # the bucket is published nevertheless
             _LOG.warning("files of attempt %s are deleted later: %s", selection.attempt, error)
-
-    def _read_selection(self, bucket: _Bucket) -> Selection:
-        path = selection_path(*bucket)
-        content = self.storage.read(path)
-        try:
-            return Selection.model_validate_json(content)
-        except ValueError as error:
-            raise Finding(
-                f"{self.storage.url(path)} is not a valid selection: {error}. Restore it from a "
-                "copy. If there is none, and the hour has no bucket, delete it and all objects "
-                f"below {self.storage.url(bucket.folder)}; the hour is then written again"
-            ) from error
 
     def _list_files(self, folder: str) -> dict[str, int]:
         # Sizes of all objects of a bucket by name, without the marker. Prefixes have size 0.
@@ -290,3 +203,7 @@ class SelectPublication(BucketPublication):
         except NotFound:
             return {}
         return {name: size for name, size in found.items() if name != MARKER}
+
+
+def _folder(bucket: SelectedHour) -> str:
+    return bucket.hour.bucket_path(bucket.event_type)

@@ -18,6 +18,11 @@ from sqlalchemy import Connection, func, select
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
 from hourmark_etl.buckets.reader import BadMarker, find_manifest, list_hours, list_types
+from hourmark_etl.buckets.selections import (
+    InvalidSelection,
+    find_interrupted,
+    find_selected_manifest,
+)
 from hourmark_etl.errors import DamagedRow, Unreadable
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.bucket_rows import (
@@ -108,6 +113,8 @@ def check_ledger(
 
     def look() -> list[LedgerFinding]:
         on_storage = {t: list_hours(storage, t, bucket_seconds) for t in list_types(storage)}
+        for event_type, hour in find_interrupted(storage):
+            on_storage[event_type] = sorted({*on_storage.get(event_type, []), hour})
         known = frontiers(
             database, bucket_seconds
         )  # read after storage was listed: a bucket is published before it is closed
@@ -325,8 +332,8 @@ def check_markers(
         database: The ledger (the ETL's state database).
         storage: Storage with the buckets.
         known_frontiers: The oldest hour of each event type that is not closed.
-        on_storage: Hours that have a bucket folder, by event type. List the folders before you read
-            `known_frontiers`.
+        on_storage: Hours that have a bucket folder, or a selected attempt without a bucket, by
+            event type. List them before you read `known_frontiers`.
 
     Yields:
         One finding per inconsistency; nothing if all buckets match.
@@ -388,6 +395,8 @@ def _marker_problem(
         )
     try:
         found = find_manifest(storage, event_type, hour)
+        if found is None and known is None:
+            found = find_selected_manifest(storage, event_type, hour)
         if found is not None and found == known:
             return None
         if found is None:
@@ -405,7 +414,7 @@ def _marker_problem(
                 f"closed by ledger {found.ledger}, commit {found.ledger_commit}",
             )
             detail = f"{by}; this ledger ({ledger}, commit {commit}) does not contain it"
-    except (BadMarker, ContentLost) as error:
+    except (BadMarker, ContentLost, InvalidSelection) as error:
         detail = str(error)
     return LedgerFinding(kind, f"{event_type} {hour}", detail)
 

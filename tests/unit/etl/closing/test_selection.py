@@ -14,11 +14,13 @@ from tests.support.records import HOUR, frontier, seal
 
 from hourmark.errors import Finding
 from hourmark.records.manifest import MARKER, Manifest
-from hourmark_etl.buckets.reader import find_manifest
+from hourmark_etl.buckets.reader import find_manifest, list_bucket_files
+from hourmark_etl.buckets.selections import selection_path
 from hourmark_etl.closing.bucket_manifest import build_manifest
 from hourmark_etl.closing.publication import PreparedBucket
-from hourmark_etl.closing.selection import SelectPublication, selection_path
+from hourmark_etl.closing.selection import SelectPublication
 from hourmark_etl.closing.write.containers import WrittenFile, WrittenHour
+from hourmark_etl.closing.write.parquet_files import WrittenParquet
 from hourmark_etl.model import HourState
 from hourmark_etl.storage import ObjectStorage, StorageError, delete_all, list_if_exists
 from hourmark_etl.storage.folders import ATTEMPTS_FOLDER
@@ -57,8 +59,8 @@ class Store:
         assert self.seen in (b"", marker), "a bucket has changed"
         self.seen = marker
         found = {
-            entry.name: self.storage.read(f"{BUCKET}/{entry.name}")
-            for entry in self.storage.list(BUCKET)
+            name: self.storage.read(f"{BUCKET}/{name}")
+            for name in list_bucket_files(self.storage, BUCKET)
         }
         assert found.pop(MARKER) == marker
         assert found == contents(manifest.attempt)
@@ -67,9 +69,32 @@ class Store:
 
 def contents(attempt: str) -> dict[str, bytes]:
     """What an attempt writes: with other content, and of other sizes, than any other one."""
+    names = ("part-00000.avro", "part-00001.avro", "_parquet/part-00000.parquet")
     return {
-        f"part-{n:05d}.avro": f"{attempt} {n}".encode() * (len(attempt) + n + 1) for n in range(2)
+        name: f"{attempt} {n}".encode() * (len(attempt) + n + 1) for n, name in enumerate(names)
     }
+
+
+def written_file(path: str, size: int, *parquet: WrittenParquet) -> WrittenFile:
+    return WrittenFile(
+        event_type="click",
+        hour_s=HOUR.start_s,
+        late=False,
+        schema_id=1,
+        path=path,
+        records=1,
+        bytes=size,
+        blake2b="",
+        id_sum=0,
+        hours={},
+        parquet=parquet,
+    )
+
+
+def written_hour(*files: WrittenFile) -> WrittenHour:
+    return WrittenHour(
+        event_type="click", hour_s=HOUR.start_s, files=files, duplicates={}, publish_error=""
+    )
 
 
 class Closer:
@@ -86,30 +111,16 @@ class Closer:
         self.pauses.pop(number, lambda: None)()
 
     def prepare(self) -> PreparedBucket:
-        files = []
+        paths = list[str]()
         for n, content in enumerate(contents(self.name).values()):
-            path = f"{ATTEMPTS_FOLDER}/{self.name}/_tasks/{n}.avro"
-            self.store.storage.write_new(path, content)
-            files.append(
-                WrittenFile(
-                    event_type="click",
-                    hour_s=HOUR.start_s,
-                    late=False,
-                    schema_id=1,
-                    path=path,
-                    records=1,
-                    bytes=len(content),
-                    blake2b="",
-                    id_sum=0,
-                    hours={},
-                )
-            )
-        written = WrittenHour(
-            event_type="click",
-            hour_s=HOUR.start_s,
-            files=tuple(files),
-            duplicates={},
-            publish_error="",
+            paths.append(f"{ATTEMPTS_FOLDER}/{self.name}/_tasks/{n}")
+            self.store.storage.write_new(paths[n], content)
+        first, second, columns = contents(self.name).values()
+        parquet = WrittenParquet(
+            path=paths[2], hour_s=HOUR.start_s, records=1, bytes=len(columns), blake2b=""
+        )
+        written = written_hour(
+            written_file(paths[0], len(first), parquet), written_file(paths[1], len(second))
         )
         manifest = build_manifest(
             F,
@@ -238,7 +249,7 @@ def test_an_attempt_is_kept_while_one_of_its_hours_is_open() -> None:
     closer = store.closer("first")
     closer.prepare()
     closer.publication.delete_attempt("first", is_closed=False)
-    assert len(store.storage.list_files(f"{ATTEMPTS_FOLDER}/first")) == 3
+    assert len(store.storage.list_files(f"{ATTEMPTS_FOLDER}/first")) == 4
     closer.publication.delete_attempt("first", is_closed=True)
     assert not store.storage.exists(ATTEMPTS_FOLDER)
 
@@ -261,7 +272,7 @@ def test_objects_of_other_programs_are_not_published(name: str) -> None:
     complete(store)
 
 
-@pytest.mark.parametrize("name", ["stray", "part-00001.avro"])
+@pytest.mark.parametrize("name", ["stray", "part-00001.avro", "_parquet/stray"])
 def test_objects_that_appear_after_the_selection_are_not_published(name: str) -> None:
     store = Store()
     closer = store.closer("first")
@@ -277,7 +288,7 @@ def test_objects_that_appear_after_the_selection_are_not_published(name: str) ->
 def test_a_marker_of_another_program_is_not_overwritten() -> None:
     store = Store()
     closer = store.closer("first")
-    closer.pauses[4] = lambda: store.storage.write_new(f"{BUCKET}/{MARKER}", b"")
+    closer.pauses[5] = lambda: store.storage.write_new(f"{BUCKET}/{MARKER}", b"")
     prepared = closer.prepare()
     with pytest.raises(Finding, match="another program created it"):
         list(closer.publication.publish([prepared], is_folder_complete=False))
@@ -298,27 +309,7 @@ def test_files_that_are_not_stored_as_they_were_written_are_not_selected() -> No
     closer = store.closer("first")
     prepared = closer.prepare()
     delete_all(store.storage, [prepared.sources["part-00000.avro"], *store.records()])
-    written = WrittenHour(
-        event_type="click",
-        hour_s=HOUR.start_s,
-        files=tuple(
-            WrittenFile(
-                event_type="click",
-                hour_s=HOUR.start_s,
-                late=False,
-                schema_id=1,
-                path=of,
-                records=1,
-                bytes=1,
-                blake2b="",
-                id_sum=0,
-                hours={},
-            )
-            for of in prepared.sources.values()
-        ),
-        duplicates={},
-        publish_error="",
-    )
+    written = written_hour(*(written_file(of, 1) for of in prepared.sources.values()))
     with pytest.raises(Finding, match="is not published"):
         closer.publication.prepare(F, written, prepared.manifest)
     assert not store.storage.exists(SELECTION)
