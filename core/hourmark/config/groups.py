@@ -772,7 +772,7 @@ class EtlSettings(FrozenModel):
     Parquet cannot express is written as Avro only.
     """
     target_file_bytes: int = Field(256 << 20, ge=1 << 20)
-    """Target size of the files of a bucket."""
+    """Target size of the files of a bucket. At most 4 GiB if `storage.root` is an s3:// URL."""
     unit_bytes_max: int = Field(128 << 20, ge=1 << 20, le=1 << 30)
     """Maximum size of the events that a closing task processes at once. A task needs about five
     times this amount of memory, regardless of the size of the bucket.

@@ -79,12 +79,14 @@ __all__ = [
 ]
 
 
-def open_storage(settings: StorageSettings) -> Storage:
+def open_storage(settings: StorageSettings, *, answer_seconds: int = 60) -> Storage:
     """Create the storage backend for the given settings, without connecting to the storage.
 
     Args:
         settings: The `storage` settings. `root` is a URL `file:///…`, `hdfs://…/path` or
             `s3://bucket/path`.
+        answer_seconds: Limit of each try of a request to an object store, and the time after which
+            it is not repeated any more, in seconds. Other storages have their own limits.
 
     Returns:
         A `LocalDisk`, `WebHdfs` or `ObjectStorage`, depending on the scheme of the URL.
@@ -99,7 +101,7 @@ def open_storage(settings: StorageSettings) -> Storage:
         load_ca_certificates(ssl.create_default_context(), "storage.ca", settings.ca)
     root = urlsplit(settings.root)
     if root.scheme == "s3":
-        return _open_s3(root.netloc, root.path.strip("/"), settings)
+        return _open_s3(root.netloc, root.path.strip("/"), settings, answer_seconds)
     return WebHdfs(
         filesystem=f"hdfs://{root.netloc}",
         root=root.path,
@@ -110,7 +112,9 @@ def open_storage(settings: StorageSettings) -> Storage:
     )
 
 
-def _open_s3(bucket: str, prefix: str, settings: StorageSettings) -> ObjectStorage:
+def _open_s3(
+    bucket: str, prefix: str, settings: StorageSettings, answer_seconds: int
+) -> ObjectStorage:
     try:
         from hourmark_etl.storage.obstore_client import S3Client  # optional, 16 MB
     except ImportError as error:
@@ -124,5 +128,6 @@ def _open_s3(bucket: str, prefix: str, settings: StorageSettings) -> ObjectStora
             prefix=prefix,
             endpoint=settings.s3_endpoint.rstrip("/"),
             region=settings.s3_region,
+            answer_seconds=answer_seconds,
         )
     )

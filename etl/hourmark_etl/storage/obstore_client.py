@@ -28,7 +28,7 @@ from obstore.exceptions import (
 )
 from obstore.store import ObjectStore, S3Store
 
-from hourmark_etl.storage.errors import AccessDenied, NotFound, StorageError
+from hourmark_etl.storage.errors import NotFound, ObjectAccessDenied, StorageError
 from hourmark_etl.storage.interface import StorageEntry
 from hourmark_etl.storage.object_client import (
     ObjectClient,
@@ -43,9 +43,7 @@ _MISSING: Final = (FileNotFoundError, NotFoundError)  # obstore raises the first
 _DENIED: Final = (PermissionError, PermissionDeniedError, UnauthenticatedError)
 _PART_BYTES: Final = 8 << 20
 _RETRIES: Final = 4
-_RETRY_SECONDS: Final = 60
-_TIMEOUT: Final = "60s"
-_CONNECT_TIMEOUT: Final = "10s"
+_CONNECT_SECONDS_MAX: Final = 10
 
 
 class ObstoreClient(ObjectClient):
@@ -128,7 +126,7 @@ class ObstoreClient(ObjectClient):
         except _MISSING as error:
             raise NotFound(key, self.url(key), "there is no such object") from error
         except _DENIED as error:
-            raise AccessDenied(key, self.url(key), _describe(error)) from error
+            raise ObjectAccessDenied(key, self.url(key), _describe(error)) from error
         except (BaseError, OSError) as error:
             raise StorageError(key, self.url(key), _describe(error)) from error
 
@@ -145,12 +143,15 @@ class S3Client(ObstoreClient):
         prefix: Prefix of all keys, without slashes at its ends; empty for the whole bucket.
         endpoint: URL of a store other than AWS; empty for AWS.
         region: Region of the bucket; empty to use the environment's.
+        answer_seconds: Limit of each try of a request, and the time after which a request is not
+            repeated any more, in seconds.
     """
 
     bucket: str
     prefix: str
     endpoint: str
     region: str
+    answer_seconds: int = 60
 
     def open_store(self) -> ObjectStore:
         return _open_s3(self)
@@ -172,12 +173,12 @@ def _open_s3(client: S3Client) -> ObjectStore:
         prefix=client.prefix or None,
         client_options={
             "allow_http": client.endpoint.startswith("http://"),
-            "connect_timeout": _CONNECT_TIMEOUT,
-            "timeout": _TIMEOUT,
+            "connect_timeout": f"{min(client.answer_seconds, _CONNECT_SECONDS_MAX)}s",
+            "timeout": f"{client.answer_seconds}s",
         },
         retry_config={
             "max_retries": _RETRIES,
-            "retry_timeout": timedelta(seconds=_RETRY_SECONDS),
+            "retry_timeout": timedelta(seconds=client.answer_seconds),
         },
         **options,
     )
