@@ -47,7 +47,7 @@ from hourmark_etl.storage import LocalDisk, Storage, open_storage
 
 
 @pytest.fixture
-def storage(tmp_path: Path) -> Storage:
+def storage(tmp_path: Path) -> LocalDisk:
     return LocalDisk(tmp_path / "root")
 
 
@@ -84,20 +84,20 @@ def test_an_empty_bucket_has_no_findings(storage: Storage) -> None:
     assert found(storage) == {}
 
 
-def test_types_and_hours_are_listed_in_turn(storage: Storage) -> None:
+def test_types_and_hours_are_listed_in_turn(storage: LocalDisk) -> None:
     for hour in (LATER, EARLIER, HOUR):
         Plan(storage, hour, {}).close()
-    storage.write_new("_attempts/x/file", b"")
-    storage.write_new(f"{TYPE}/date=2026-11-21/hour=99/file", b"")
-    storage.write_new(f"{TYPE}/not-a-date/file", b"")
+    storage.make_folder("_attempts/x")
+    storage.make_folder(f"{TYPE}/date=2026-11-21/hour=99")
+    storage.make_folder(f"{TYPE}/not-a-date")
     assert list_types(storage) == [TYPE]
     assert list_hours(storage, TYPE, 3600) == [EARLIER, HOUR, LATER]
     assert find_gaps(TYPE, [EARLIER, HOUR, LATER]) == []
 
 
-def test_buckets_of_a_minute_have_a_level_more(storage: Storage) -> None:
+def test_buckets_of_a_minute_have_a_level_more(storage: LocalDisk) -> None:
     minute = Hour.parse("2026-11-21T05:07", 60)
-    storage.write_new(f"{minute.bucket_path(TYPE)}/file", b"")
+    storage.make_folder(minute.bucket_path(TYPE))
     assert list_hours(storage, TYPE, 60) == [minute]
 
 
