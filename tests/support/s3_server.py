@@ -18,19 +18,10 @@ from tests.support.waiting import wait_for
 
 from hourmark.config.groups import StorageSettings
 from hourmark_infra.jars.cache import IvyFetch, cache_root, ensure_jars, print_progress
-from hourmark_infra.jars.lockfile import Jar
+from hourmark_infra.jars.lockfile import read_lock
 from hourmark_infra.java.find import java_executable
 
-JAR: Final = Jar(
-    set="s3proxy",
-    organisation="org.gaul",
-    module="s3proxy",
-    revision="4.0.0",
-    classifier="jar-with-dependencies",
-    ext="jar",
-    sha256="",
-    size=0,
-)
+JARS_LOCK: Final = Path(__file__).with_name("s3proxy_jars.lock")
 BUCKET: Final = "hourmark-test"
 CREDENTIALS: Final = {
     "AWS_ACCESS_KEY_ID": "test-identity",
@@ -42,8 +33,9 @@ _START_SECONDS: Final = 120
 @contextlib.contextmanager
 def s3proxy(folder: Path) -> Iterator[StorageSettings]:
     """It answers meanwhile, with one empty bucket; clients need `CREDENTIALS` in the environment."""
+    locked = read_lock("s3proxy", JARS_LOCK)
     jars = ensure_jars(
-        JAR.set, [JAR], cache_root() / "jars", IvyFetch(java_executable), print_progress
+        "s3proxy", locked, cache_root() / "jars", IvyFetch(java_executable), print_progress
     )
     port = free_port()
     (folder / "objects" / BUCKET).mkdir(parents=True)
@@ -63,7 +55,7 @@ def s3proxy(folder: Path) -> Iterator[StorageSettings]:
                 str(java_executable()),
                 "-Xmx256m",
                 "-jar",
-                str(jars / JAR.file_name),
+                str(jars / locked[0].file_name),
                 "--properties",
                 str(config),
             ],
