@@ -69,6 +69,8 @@ VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(
                 (
                     "registry.ca",
                     "storage.ca",
+                    "storage.s3_endpoint",
+                    "storage.s3_region",
                     "registry.certificate",
                     "registry.key",
                     "service.workers",
@@ -138,6 +140,8 @@ VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(
                     "etl.avro_codec",
                     "etl.bucket_format",
                     "storage.ca",
+                    "storage.s3_endpoint",
+                    "storage.s3_region",
                 )
             ),
             references=True,

@@ -59,6 +59,7 @@ GUIDES = (
     "spark-standalone",
     "yarn",
     "production-hdfs",
+    "s3",
     "kubernetes",
 )
 TEXTS = {name: (FOLDER / f"{name}.md").read_text() for name in GUIDES}
