@@ -87,6 +87,7 @@ def written_file(path: str, size: int, *parquet: WrittenParquet) -> WrittenFile:
         blake2b="",
         id_sum=0,
         hours={},
+        codec="deflate",
         parquet=parquet,
     )
 
