@@ -11,7 +11,7 @@ import random
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import fastavro
 from tests.support.records import TOPIC, kafka_table, seal, stage_plan
@@ -34,7 +34,7 @@ from hourmark_etl.ledger.bucket_rows import insert_closed_buckets
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.model import Frontier, HourState, StagedGroup
 from hourmark_etl.staging.stage import stage_table
-from hourmark_etl.storage import LocalDisk, Storage
+from hourmark_etl.storage import FolderStorage, LocalDisk, Storage
 from hourmark_etl.storage.folders import ATTEMPTS_FOLDER
 
 FIRST = Hour(1_800_000_000)
@@ -97,6 +97,11 @@ class World:
         )
         self.database = Database(self.config.etl.ledger)
         self.lease = self.database.acquire("closer")
+
+    @property
+    def folders(self) -> FolderStorage:
+        """Its storage, which the test knows to have folders."""
+        return cast(FolderStorage, self.storage)
 
     def stage(
         self,

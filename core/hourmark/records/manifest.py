@@ -323,7 +323,9 @@ class Manifest(FrozenModel):
 
         Names of Parquet files include their folder, such as `_parquet/part-00000.parquet`.
         """
-        return {file.name: file.bytes for file in (*self.files, *self.parquet)}
+        return {file.name: file.bytes for file in self.files} | {
+            file.name: file.bytes for file in self.parquet
+        }
 
     def with_own_digest(self) -> Manifest:
         """Return a copy of the manifest with a digest of its content.

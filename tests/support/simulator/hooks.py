@@ -114,7 +114,7 @@ def pointed(inner: T, points: FaultPoints, after: Collection[str] = ()) -> T:
     """
 
     class Pointed:
-        @property
+        @property  # type: ignore[misc]
         def __class__(self) -> type:  # closing asks for the kind of a storage
             return type(inner)
 
