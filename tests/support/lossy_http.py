@@ -54,10 +54,10 @@ def lossy_proxy(server: str) -> Iterator[LossyProxy]:
         protocol_version = "HTTP/1.1"
 
         def _forward(self) -> None:
+            self.close_connection = True  # else the end of the proxy waits for idle clients
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             loss = proxy.next_loss(self.command, self.path)
             if loss == "dropped":
-                self._hang_up()
                 return
             if loss == "unavailable":
                 self.answer(503, b"")
@@ -74,7 +74,6 @@ def lossy_proxy(server: str) -> Iterator[LossyProxy]:
             content = response.read()
             connection.close()
             if loss == "lost":
-                self._hang_up()
                 return
             if loss == "error after":
                 self.answer(500, b"")
@@ -85,12 +84,9 @@ def lossy_proxy(server: str) -> Iterator[LossyProxy]:
                     self.send_header(name, value)
             size = response.getheader("Content-Length") if self.command == "HEAD" else None
             self.send_header("Content-Length", size or str(len(content)))
+            self.send_header("Connection", "close")
             self.end_headers()
             self.wfile.write(content)
-
-        def _hang_up(self) -> None:
-            self.close_connection = True
-            self.connection.close()
 
         do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _forward
 
