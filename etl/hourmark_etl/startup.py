@@ -17,7 +17,7 @@ from hourmark.clock import Clock
 from hourmark.config.loading import Config
 from hourmark.errors import Unavailable
 from hourmark.kafka.clients import Cluster
-from hourmark_etl.closing.publication_choice import open_publication
+from hourmark_etl.closing.publication.choice import open_publication
 from hourmark_etl.errors import DamagedRow, NoLedger
 from hourmark_etl.ledger.batches import read_type_shards
 from hourmark_etl.ledger.database import Database

@@ -18,8 +18,8 @@ from tests.support.bucket_world import SCHEMAS, World, an_id, frontier, hour_at,
 from hourmark.errors import Finding
 from hourmark.records.manifest import MARKER, Manifest
 from hourmark_etl.buckets.reader import NotClosed, find_manifest, read_manifest
-from hourmark_etl.closing.attempts import attempt_folder
 from hourmark_etl.closing.bucket_manifest import build_manifest
+from hourmark_etl.closing.publication.attempts import attempt_folder
 from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.model import StagedGroup
 from hourmark_etl.storage import FolderStorage, NotFound, Storage, StorageError

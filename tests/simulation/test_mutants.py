@@ -110,7 +110,7 @@ def zombie_closer(patch: pytest.MonkeyPatch) -> None:
         storage.delete(frontier.hour.bucket_path(frontier.event_type))
         return real(storage, frontier, manifest)
 
-    patch.setattr("hourmark_etl.closing.attempts.publish_prepared", publish)
+    patch.setattr("hourmark_etl.closing.publication.attempts.publish_prepared", publish)
 
 
 def cut_by_time(patch: pytest.MonkeyPatch) -> None:

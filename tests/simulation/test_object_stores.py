@@ -19,8 +19,8 @@ from tests.support.simulator.truth import Broken
 from hourmark.errors import HourmarkError
 from hourmark.records.manifest import Manifest
 from hourmark_etl.buckets.selections import SelectedHour
-from hourmark_etl.closing.publication import PreparedBucket
-from hourmark_etl.closing.selection import SelectPublication
+from hourmark_etl.closing.publication.port import PreparedBucket
+from hourmark_etl.closing.publication.selection import SelectPublication
 from hourmark_etl.storage import AlreadyExists, ObjectStorage
 
 HISTORIES: Final = 4

@@ -26,7 +26,7 @@ from hourmark.records.manifest import Manifest
 from hourmark_etl.buckets.reader import Event, read_events
 from hourmark_etl.closing.bucket_manifest import build_manifest
 from hourmark_etl.closing.engine import Engine
-from hourmark_etl.closing.publication_choice import open_publication
+from hourmark_etl.closing.publication.choice import open_publication
 from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.closing.write.id_indexes import publish_indexes
 from hourmark_etl.closing.write.writing import SealedHour

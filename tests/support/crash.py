@@ -102,7 +102,7 @@ STEPS: Final[Mapping[str, Step]] = {
         lambda a: a["source"].startswith("_attempts/") and _is_bucket(a["target"]),
     ),
     "rename-folder": Step(
-        ("hourmark_etl.closing.attempts:publish_folder",), lambda a: bool(a["buckets"])
+        ("hourmark_etl.closing.publication.attempts:publish_folder",), lambda a: bool(a["buckets"])
     ),
     "ledger-close": Step(
         ("hourmark_etl.ledger.frontiers:record_closed_hours",), lambda a: bool(a["closings"])

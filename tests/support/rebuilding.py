@@ -12,7 +12,7 @@ from hourmark.config.groups import ParsingSettings
 from hourmark.kafka.clients import Partition
 from hourmark.rules.event_types import EventType
 from hourmark.rules.revision import Rules, RulesBook, TypeVersion
-from hourmark_etl.closing.publication_choice import open_publication
+from hourmark_etl.closing.publication.choice import open_publication
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.recovery.first_hours import record_first_hours
 from hourmark_etl.recovery.rebuild import rebuild

@@ -32,7 +32,7 @@ from hourmark_etl.closing.ownership import check_foreign_root, check_not_publish
 from hourmark_etl.closing.ports import CloserDependencies
 from hourmark_etl.closing.proof.readings import build_conflicts
 from hourmark_etl.closing.proof.unaudited import find_leftover_files
-from hourmark_etl.closing.publication import Unwritable
+from hourmark_etl.closing.publication.port import Unwritable
 from hourmark_etl.closing.publishing import LedgerChanged, Publisher, PublishResult
 from hourmark_etl.closing.reporting import BlockerWriter, format_closed_buckets
 from hourmark_etl.closing.sealing import ClosingRound, RoundDecisions, Sealer, plan_round

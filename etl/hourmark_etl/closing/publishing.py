@@ -31,14 +31,14 @@ from hourmark_etl.buckets.reader import NotClosed, decode_manifest, read_marker
 from hourmark_etl.closing.bucket_manifest import build_manifest
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.ownership import check_seal_matches
-from hourmark_etl.closing.publication import (
+from hourmark_etl.closing.publication.choice import open_publication
+from hourmark_etl.closing.publication.port import (
     BucketPublication,
     PreparedBucket,
     PublishFailure,
     Unwritable,
     bucket_parent,
 )
-from hourmark_etl.closing.publication_choice import open_publication
 from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.closing.write.id_indexes import publish_indexes
 from hourmark_etl.closing.write.writing import SealedHour

@@ -19,7 +19,7 @@ from hourmark.kafka.clients import Cluster
 from hourmark.printing import json_option, print_json
 from hourmark.rollback.version import VERSIONS
 from hourmark.rules.rules_topic import read_rules
-from hourmark_etl.closing.publication_choice import open_publication
+from hourmark_etl.closing.publication.choice import open_publication
 from hourmark_etl.ledger import migrations
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.maintenance.downgrading import downgrade_ledger, restore_copy

@@ -15,7 +15,7 @@ from tests.support.simulator.truth import FIRST_HOUR, config_of
 
 from hourmark.errors import Finding, Unavailable
 from hourmark_etl.buckets.reader import NotClosed
-from hourmark_etl.closing.publication_choice import open_publication
+from hourmark_etl.closing.publication.choice import open_publication
 from hourmark_etl.errors import ForeignLedger
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.recovery.first_hours import record_first_hours

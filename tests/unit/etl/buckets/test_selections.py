@@ -26,7 +26,7 @@ from hourmark_etl.buckets.selections import (
     recorded_hours,
     selection_path,
 )
-from hourmark_etl.closing.selection import SelectPublication
+from hourmark_etl.closing.publication.selection import SelectPublication
 from hourmark_etl.errors import LostLedger
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.maintenance.existing import open_existing_ledger

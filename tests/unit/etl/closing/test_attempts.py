@@ -14,9 +14,13 @@ from hourmark.errors import Finding
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
 from hourmark_etl.buckets.reader import read_manifest
-from hourmark_etl.closing.attempts import prepare_bucket, publish_folder, publish_prepared
 from hourmark_etl.closing.bucket_manifest import build_manifest
-from hourmark_etl.closing.publication import PreparedBucket
+from hourmark_etl.closing.publication.attempts import (
+    prepare_bucket,
+    publish_folder,
+    publish_prepared,
+)
+from hourmark_etl.closing.publication.port import PreparedBucket
 from hourmark_etl.model import Frontier
 from hourmark_etl.storage import WebHdfs
 

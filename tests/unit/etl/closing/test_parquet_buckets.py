@@ -23,7 +23,7 @@ from hourmark.records.manifest import MARKER, PARQUET_FOLDER, Manifest
 from hourmark_etl.buckets.parquet_rows import DatumConverter
 from hourmark_etl.buckets.reader import read_manifest
 from hourmark_etl.buckets.verify import BucketFault, verify_bucket
-from hourmark_etl.closing.attempts import prepare_bucket
+from hourmark_etl.closing.publication.attempts import prepare_bucket
 from hourmark_etl.closing.write import parquet_files, writing
 from hourmark_etl.closing.write.containers import ContainerSet, WrittenHour
 from hourmark_etl.closing.write.parquet_files import verify_written_parquet

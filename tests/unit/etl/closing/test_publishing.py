@@ -17,9 +17,9 @@ from tests.support.simulator.world import World
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import MARKER, PreviousMarker
 from hourmark_etl.buckets.reader import read_marker
-from hourmark_etl.closing.attempts import publish_folder
 from hourmark_etl.closing.engine import Engine
-from hourmark_etl.closing.publication import PreparedBucket
+from hourmark_etl.closing.publication.attempts import publish_folder
+from hourmark_etl.closing.publication.port import PreparedBucket
 from hourmark_etl.closing.publishing import Publisher, PublishResult
 from hourmark_etl.ledger.frontiers import record_closed_hours
 from hourmark_etl.model import HourState
@@ -215,7 +215,7 @@ def test_a_closer_that_is_killed_between_two_days_leaves_the_first_one_whole(
         days.append(buckets[0].manifest.hour)
         return publish_folder(storage, buckets)
 
-    monkeypatch.setattr("hourmark_etl.closing.attempts.publish_folder", publish_first)
+    monkeypatch.setattr("hourmark_etl.closing.publication.attempts.publish_folder", publish_first)
     with pytest.raises(Killed):
         settle(old)
     monkeypatch.undo()

@@ -17,8 +17,8 @@ from hourmark.records.manifest import MARKER, Manifest
 from hourmark_etl.buckets.reader import find_manifest, list_bucket_files
 from hourmark_etl.buckets.selections import selection_path
 from hourmark_etl.closing.bucket_manifest import build_manifest
-from hourmark_etl.closing.publication import PreparedBucket
-from hourmark_etl.closing.selection import SelectPublication
+from hourmark_etl.closing.publication.port import PreparedBucket
+from hourmark_etl.closing.publication.selection import SelectPublication
 from hourmark_etl.closing.write.containers import WrittenFile, WrittenHour
 from hourmark_etl.closing.write.parquet_files import WrittenParquet
 from hourmark_etl.model import HourState

@@ -27,7 +27,7 @@ from tests.support.simulator.world import World
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, events_topic
 from hourmark.records.manifest import Manifest
-from hourmark_etl.closing.attempts import publish_prepared
+from hourmark_etl.closing.publication.attempts import publish_prepared
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ledger.digests import find_damaged_rows
 from hourmark_etl.ledger.partitions.offset_gaps import accepted_gaps
@@ -285,7 +285,7 @@ def test_a_closer_that_had_written_the_hour_whole_may_still_publish_it(
             raise Paused
         return publish_prepared(storage, f, manifest)
 
-    monkeypatch.setattr("hourmark_etl.closing.attempts.publish_prepared", publish_late)
+    monkeypatch.setattr("hourmark_etl.closing.publication.attempts.publish_prepared", publish_late)
     until(world, FIRST_HOUR)
     with pytest.raises(Paused):
         settle(world)

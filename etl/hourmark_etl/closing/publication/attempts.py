@@ -18,7 +18,7 @@ from hourmark.errors import Finding
 from hourmark.records.manifest import MARKER, Manifest
 from hourmark_etl.buckets.reader import find_manifest, list_bucket_files
 from hourmark_etl.closing.bucket_manifest import name_bucket_files
-from hourmark_etl.closing.publication import (
+from hourmark_etl.closing.publication.port import (
     BucketPublication,
     PreparedBucket,
     bucket_parent,

@@ -30,7 +30,11 @@ from hourmark_etl.buckets.selections import (
     selection_path,
 )
 from hourmark_etl.closing.bucket_manifest import name_bucket_files
-from hourmark_etl.closing.publication import BucketPublication, PreparedBucket, check_publishable
+from hourmark_etl.closing.publication.port import (
+    BucketPublication,
+    PreparedBucket,
+    check_publishable,
+)
 from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.model import Frontier
 from hourmark_etl.storage import (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import cast
 
-from hourmark_etl.closing.attempts import RenamePublication
-from hourmark_etl.closing.publication import BucketPublication
-from hourmark_etl.closing.selection import SelectPublication
+from hourmark_etl.closing.publication.attempts import RenamePublication
+from hourmark_etl.closing.publication.port import BucketPublication
+from hourmark_etl.closing.publication.selection import SelectPublication
 from hourmark_etl.storage import FolderStorage, ObjectStorage, Storage
 
 
