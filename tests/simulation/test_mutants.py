@@ -27,9 +27,10 @@ from hourmark.records.audit import AuditRecord
 from hourmark.records.event_id import EventId, LineIds
 from hourmark.records.manifest import Manifest
 from hourmark_etl import arrow
-from hourmark_etl.closing import attempts, sealing
+from hourmark_etl.closing import sealing
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.proof.proof import Proof
+from hourmark_etl.closing.publication import attempts
 from hourmark_etl.ids.lookups import IdQuery
 from hourmark_etl.ledger import batches, tables
 from hourmark_etl.ledger.database import Database, Lease
