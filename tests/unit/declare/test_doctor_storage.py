@@ -181,11 +181,11 @@ def test_an_object_store_is_tried_by_a_race_even_if_nothing_was_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     storage = memory_objects()
-    for _ in range(2):
+    for number in range(2):
         listed, raced = asked_of_objects(storage, monkeypatch)
         assert listed.verdict is raced.verdict is CheckStatus.PASSED
         assert "exactly one" in raced.seen
-        storage.write_new("click/file", b"")
+        storage.write_new(f"click/{number}", b"")
     assert [entry.name for entry in storage.list("")] == ["click"], "the probe leaves nothing"
 
 
