@@ -17,7 +17,6 @@ from tests.support.delivery import DirectDelivery
 from tests.support.etl import EtlRun
 from tests.support.memory_storage import MemoryStorage
 from tests.support.object_clients import memory_objects
-from tests.support.s3_server import CREDENTIALS, s3proxy
 
 from hourmark.config.groups import StorageSettings
 from hourmark.config.loading import Config
@@ -32,16 +31,6 @@ def own_hdfs(config: Config) -> Iterator[StorageSettings]:
     name = f"hourmark-test-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     yield config.storage.model_copy(update={"root": f"{config.storage.root}/{name}"})
     open_storage(config.storage).delete(name)
-
-
-@pytest.fixture(scope="session")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StorageSettings]:
-    """A server with the API of S3, and the credentials for it in the environment."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in CREDENTIALS.items():
-            patch.setenv(name, value)
-        with s3proxy(tmp_path_factory.mktemp("s3proxy")) as settings:
-            yield settings
 
 
 _KINDS = ["local", "memory", pytest.param("hdfs", marks=pytest.mark.stack)]
@@ -87,9 +76,13 @@ def run(
     tmp_path_factory: pytest.TempPathFactory,
     first_hour: Hour,
 ) -> Iterator[EtlRun]:
-    """With the types of the module."""
+    """With the types of the module; on HDFS, unless it is parametrized with "s3"."""
     folder = tmp_path_factory.mktemp(f"etl-{uuid.uuid4().hex[:6]}-")
-    with EtlRun(stack.layout.config_file, folder, list(request.module.TYPES), first_hour) as made:
+    on_s3 = getattr(request, "param", "hdfs") == "s3"
+    root = request.getfixturevalue("s3_root") if on_s3 else None
+    with EtlRun(
+        stack.layout.config_file, folder, list(request.module.TYPES), first_hour, root=root
+    ) as made:
         yield made
 
 

@@ -32,6 +32,7 @@ class OlderVersion:
             files that were moved, and stored input of receivers, such as the syslog receiver.
         keeps_alarms: Whether its mirrors keep the alarms of an earlier run.
         several_namenodes: Whether `storage.webhdfs` may contain several addresses.
+        object_stores: Whether `storage.root` may be an s3:// URL.
     """
 
     name: str
@@ -45,6 +46,7 @@ class OlderVersion:
     reads_unfinished_files: bool
     keeps_alarms: bool
     several_namenodes: bool = False
+    object_stores: bool = False
 
 
 # What came after 0.3.0, and which no released version knows. A new field or setting belongs here.
