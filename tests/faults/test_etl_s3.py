@@ -12,10 +12,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import obstore.fsspec
 import pytest
 from tests.faults.outcome import LONG, assert_whole
-from tests.support.arrow_s3 import ArrowS3
+from tests.support.arrow_s3 import ArrowS3, arrow_options
 from tests.support.bucket_judge import BucketJudge
 from tests.support.crash import OBJECT_STEPS, CrashOrder
 from tests.support.etl_scene import EVENTS, Scene
@@ -121,10 +120,7 @@ def test_what_was_published_is_read_by_commands_and_by_the_library(
     lines = printed(running, "bucket", "cat", event_type, str(hour)).splitlines()
     assert len([json.loads(line) for line in lines]) == closed.events
     assert running.run.told("status")["storage"]["ok"] is True
-    obstore.fsspec.register("s3")
-    buckets = open_buckets(
-        root, endpoint=s3.s3_endpoint, region=s3.s3_region, client_options={"allow_http": True}
-    )
+    buckets = open_buckets(root, **arrow_options(s3))
     events = buckets.read(event_type, str(hour), str(hour.next()), late=False)
     assert events.to_table().num_rows == closed.events - sum(closed.late.values())
 

@@ -12,18 +12,23 @@ from hourmark.config.groups import StorageSettings
 from hourmark_etl.storage import NotFound
 
 
+def arrow_options(settings: StorageSettings) -> dict[str, str]:
+    """Arguments of `S3FileSystem` for a server."""
+    server = urlsplit(settings.s3_endpoint)
+    return {
+        "access_key": CREDENTIALS["AWS_ACCESS_KEY_ID"],
+        "secret_key": CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+        "endpoint_override": server.netloc,
+        "scheme": server.scheme,
+        "region": settings.s3_region,
+    }
+
+
 class ArrowS3:
     """Objects below a root `s3://…`, as pyarrow sees them."""
 
     def __init__(self, settings: StorageSettings, root: str) -> None:
-        server = urlsplit(settings.s3_endpoint)
-        self.file_system = pyarrow.fs.S3FileSystem(
-            access_key=CREDENTIALS["AWS_ACCESS_KEY_ID"],
-            secret_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
-            endpoint_override=server.netloc,
-            scheme=server.scheme,
-            region=settings.s3_region,
-        )
+        self.file_system = pyarrow.fs.S3FileSystem(**arrow_options(settings))
         self._root = root.removeprefix("s3://")
 
     def objects(self, folder: str) -> list[str]:
