@@ -24,6 +24,7 @@ from hourmark.config.groups import StorageSettings
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
 from hourmark_etl.buckets.selections import selection_path
+from hourmark_etl.telemetry.storage_server import storage_server
 from hourmark_reading import open_buckets
 
 pytestmark = [*LONG, pytest.mark.chaos]
@@ -119,7 +120,8 @@ def test_what_was_published_is_read_by_commands_and_by_the_library(
     verified(running, running.hours[-3:])
     lines = printed(running, "bucket", "cat", event_type, str(hour)).splitlines()
     assert len([json.loads(line) for line in lines]) == closed.events
-    assert running.run.told("status")["storage"]["ok"] is True
+    printed(running, "doctor", "--only", "storage")
+    assert [server.healthy for server in storage_server(running.run.config)] == [True]
     buckets = open_buckets(root, **arrow_options(s3))
     events = buckets.read(event_type, str(hour), str(hour.next()), late=False)
     assert events.to_table().num_rows == closed.events - sum(closed.late.values())

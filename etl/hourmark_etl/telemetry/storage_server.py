@@ -39,10 +39,10 @@ def storage_server(config: Config) -> list[ServerStatus]:
         config: Configuration with the settings `storage.root` and `storage.webhdfs`.
 
     Returns:
-        One entry for the local folder, the object store or the active NameNode. Further entries for other NameNodes
-        that cannot take over, and for DataNodes that have sent no heartbeat to the NameNode for
-        more than 20 seconds. A local folder or object store without content is healthy, unless the
-        ledger (the ETL's state database) has closed buckets.
+        One entry for the local folder, the object store or the active NameNode. Further entries for
+        other NameNodes that cannot take over, and for DataNodes that have sent no heartbeat to the
+        NameNode for more than 20 seconds. A local folder or object store without content is
+        healthy, unless the ledger (the ETL's state database) has closed buckets.
     """
     root = config.storage.root
     if root.startswith("file://"):
