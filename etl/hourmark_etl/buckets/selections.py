@@ -3,8 +3,8 @@
 The *selection* of an hour is created once and never deleted. Its bucket may still be incomplete.
 The *record* of an attempt names an hour for which the attempt may be selected. It exists at least
 until a selected attempt has become a bucket, so interrupted publications are found without a list
-of all selections. `hourmark_etl.closing.publication.selection` writes both; the design is described in the
-decision record 2026-11-30-publishing-on-object-stores.
+of all selections. `hourmark_etl.closing.publication.selection` writes both; the design is described
+in the decision record 2026-11-30-publishing-on-object-stores.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ puts `_SUCCESS` conditionally. All of these steps can be repeated by any closer 
 
 Sources are deleted only if no selection of their hour can succeed any more: see
 `BucketPublication.can_select_deleted` and the decision record
- 2026-11-30-publishing-on-object-stores.
+2026-11-30-publishing-on-object-stores.
 """
 
 from __future__ import annotations
