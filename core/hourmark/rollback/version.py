@@ -33,6 +33,7 @@ class OlderVersion:
         keeps_alarms: Whether its mirrors keep the alarms of an earlier run.
         several_namenodes: Whether `storage.webhdfs` may contain several addresses.
         object_stores: Whether `storage.root` may be an s3:// URL.
+        knows_tombstones: Whether it knows that buckets can be removed by retention.
     """
 
     name: str
@@ -47,6 +48,7 @@ class OlderVersion:
     keeps_alarms: bool
     several_namenodes: bool = False
     object_stores: bool = False
+    knows_tombstones: bool = False
 
 
 # What came after 0.3.0, and which no released version knows. A new field or setting belongs here.
@@ -64,6 +66,7 @@ _LATER_SETTINGS: Final = (
     "service.range_ahead_seconds",
     "etl.avro_codec",
     "etl.bucket_format",
+    "etl.retention_days.*",
     "storage.ca",
     "storage.s3_endpoint",
     "storage.s3_region",

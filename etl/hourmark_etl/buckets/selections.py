@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from hourmark.errors import Finding
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import MARKER, Manifest
-from hourmark_etl.buckets.reader import decode_manifest, find_manifest
+from hourmark_etl.buckets.reader import decode_manifest, find_closed_manifest
 from hourmark_etl.storage import NotFound, ObjectStorage, Storage
 from hourmark_etl.storage.folders import ATTEMPTS_FOLDER, SELECTIONS_FOLDER
 
@@ -182,5 +182,5 @@ def find_interrupted(storage: Storage) -> list[SelectedHour]:
     return [
         hour
         for hour in dict.fromkeys(recorded_hours(storage))
-        if storage.exists(selection_path(*hour)) and not find_manifest(storage, *hour)
+        if storage.exists(selection_path(*hour)) and not find_closed_manifest(storage, *hour)
     ]

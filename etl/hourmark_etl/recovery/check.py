@@ -17,12 +17,18 @@ from sqlalchemy import Connection, func, select
 
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
-from hourmark_etl.buckets.reader import BadMarker, find_manifest, list_hours, list_types
+from hourmark_etl.buckets.reader import (
+    BadMarker,
+    find_closed_manifest,
+    list_hours,
+    list_types,
+)
 from hourmark_etl.buckets.selections import (
     InvalidSelection,
     find_interrupted,
     find_selected_manifest,
 )
+from hourmark_etl.buckets.tombstones import BadTombstone
 from hourmark_etl.errors import DamagedRow, Unreadable
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.bucket_rows import (
@@ -394,7 +400,7 @@ def _marker_problem(
             str(make_damaged_bucket_error(event_type, hour.start_s)),
         )
     try:
-        found = find_manifest(storage, event_type, hour)
+        found = find_closed_manifest(storage, event_type, hour)
         if found is None and known is None:
             found = find_selected_manifest(storage, event_type, hour)
         if found is not None and found == known:
@@ -414,7 +420,7 @@ def _marker_problem(
                 f"closed by ledger {found.ledger}, commit {found.ledger_commit}",
             )
             detail = f"{by}; this ledger ({ledger}, commit {commit}) does not contain it"
-    except (BadMarker, ContentLost, InvalidSelection) as error:
+    except (BadMarker, BadTombstone, ContentLost, InvalidSelection) as error:
         detail = str(error)
     return LedgerFinding(kind, f"{event_type} {hour}", detail)
 

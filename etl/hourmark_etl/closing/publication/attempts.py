@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from hourmark.errors import Finding
 from hourmark.records.manifest import MARKER, Manifest
-from hourmark_etl.buckets.reader import find_manifest, list_bucket_files
+from hourmark_etl.buckets.reader import find_closed_manifest, list_bucket_files
 from hourmark_etl.closing.bucket_manifest import name_bucket_files
 from hourmark_etl.closing.publication.port import (
     BucketPublication,
@@ -57,7 +57,7 @@ class RenamePublication(BucketPublication):
             yield publish_prepared(self.storage, bucket.frontier, bucket.manifest)
 
     def find(self, frontier: Frontier) -> Manifest | None:
-        return find_manifest(self.storage, frontier.event_type, frontier.hour)
+        return find_closed_manifest(self.storage, frontier.event_type, frontier.hour)
 
     def list_attempts(self) -> list[str]:
         return [ATTEMPTS_FOLDER]
@@ -129,7 +129,7 @@ def publish_prepared(storage: FolderStorage, frontier: Frontier, manifest: Manif
     try:
         storage.rename_new(attempt_folder(frontier, manifest.attempt), target)
     except AlreadyExists:
-        existing = find_manifest(storage, frontier.event_type, frontier.hour)
+        existing = find_closed_manifest(storage, frontier.event_type, frontier.hour)
         if existing is None:
             raise Finding(
                 f"{storage.url(target)} exists but has no {MARKER}, so it was not created by "

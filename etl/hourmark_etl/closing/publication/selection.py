@@ -20,7 +20,7 @@ from typing import ClassVar, Final
 
 from hourmark.errors import Finding
 from hourmark.records.manifest import MARKER, Manifest
-from hourmark_etl.buckets.reader import decode_manifest, find_manifest, list_bucket_files
+from hourmark_etl.buckets.reader import decode_manifest, find_closed_manifest, list_bucket_files
 from hourmark_etl.buckets.selections import (
     SelectedHour,
     Selection,
@@ -114,7 +114,7 @@ class SelectPublication(BucketPublication):
             self.storage.delete(f"{ATTEMPTS_FOLDER}/{attempt}")
 
     def _find(self, bucket: SelectedHour) -> Manifest | None:
-        if published := find_manifest(self.storage, *bucket):
+        if published := find_closed_manifest(self.storage, *bucket):
             return published
         selection = find_selection(self.storage, *bucket)
         return None if selection is None else self._complete(bucket, selection)
@@ -164,7 +164,7 @@ class SelectPublication(BucketPublication):
             ):
                 pass
         except NotFound as error:
-            if published := find_manifest(self.storage, *bucket):
+            if published := find_closed_manifest(self.storage, *bucket):
                 return published  # another closer has completed it and deleted the sources
             raise Finding(
                 f"{error.url} does not exist, but {self.storage.url(selection_path(*bucket))} "

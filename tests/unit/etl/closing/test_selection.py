@@ -9,13 +9,14 @@ import itertools
 from collections.abc import Callable
 
 import pytest
+from tests.support.bucket_chains import remove_bucket
 from tests.support.object_clients import FAULTS, Fault, FaultyClient, Killed, MemoryClient
 from tests.support.records import HOUR, frontier, seal
 
 from hourmark.errors import Finding
 from hourmark.records.manifest import MARKER, Manifest
 from hourmark_etl.buckets.reader import find_manifest, list_bucket_files
-from hourmark_etl.buckets.selections import selection_path
+from hourmark_etl.buckets.selections import find_interrupted, record_path, selection_path
 from hourmark_etl.closing.bucket_manifest import build_manifest
 from hourmark_etl.closing.publication.port import PreparedBucket
 from hourmark_etl.closing.publication.selection import SelectPublication
@@ -260,6 +261,24 @@ def test_sources_of_a_published_bucket_are_deleted() -> None:
     assert store.closer("first").publish() is not None
     assert list_if_exists(store.storage, ATTEMPTS_FOLDER) == []
     assert store.storage.exists(SELECTION), "which keeps every later attempt out"
+
+
+def test_a_bucket_that_was_removed_by_retention_is_not_published_again() -> None:
+    store = Store()
+    first = store.closer("first")
+    prepared = first.prepare()
+    (published,) = first.publication.publish([prepared], is_folder_complete=False)
+    for name, source in prepared.sources.items():  # as if they had not been deleted yet
+        store.storage.write_new(source, contents("first")[name])
+    record = record_path("click", HOUR, "first")
+    store.storage.write_new(record, published.encode())
+    remove_bucket(store.storage, "click", HOUR)
+    started = SelectPublication(store.storage)
+    assert find_interrupted(store.storage) == []
+    assert started.complete_interrupted() == [published] == [started.find(F)]
+    (found,) = started.publish([prepared], is_folder_complete=False)
+    assert found == published
+    assert list_if_exists(store.storage, BUCKET) == []
 
 
 @pytest.mark.parametrize("name", ["stray", "part-00000.avro"])
