@@ -118,7 +118,7 @@ def test_what_was_published_is_read_by_commands_and_by_the_library(
     closed = running.closed(hour)
     (event_type, *_) = running.types
     verified(running, running.hours[-3:])
-    lines = printed(running, "bucket", "cat", event_type, str(hour)).splitlines()
+    lines = printed(running, "bucket", "cat", event_type, str(hour), "--json").splitlines()
     assert len([json.loads(line) for line in lines]) == closed.events
     printed(running, "doctor", "--only", "storage")
     assert [server.healthy for server in storage_server(running.run.config)] == [True]
