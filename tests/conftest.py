@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+import uuid
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -19,9 +20,10 @@ from tests.support.ending import (
     pytest_sessionfinish,
     pytest_unconfigure,
 )
+from tests.support.s3_server import CREDENTIALS, s3proxy
 from tests.support.stacks import running_mirror, running_stack
 
-from hourmark.config.groups import BucketSettings
+from hourmark.config.groups import BucketSettings, StorageSettings
 from hourmark.config.loading import Config, load_config
 from hourmark.config.redaction import forget_secrets
 from hourmark_infra.stack import LocalStack
@@ -74,6 +76,25 @@ def no_secrets_of_other_tests() -> Iterator[None]:
     forget_secrets()
     yield
     forget_secrets()
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StorageSettings]:
+    """A server with the API of S3, and the credentials for it in the environment."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in CREDENTIALS.items():
+            patch.setenv(name, value)
+        with s3proxy(tmp_path_factory.mktemp("s3proxy")) as settings:
+            yield settings
+
+
+@pytest.fixture(scope="module")
+def s3_root(s3: StorageSettings) -> Iterator[str]:
+    """An empty root on that server, which settings may name: its address is in the environment."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOURMARK_STORAGE__S3_ENDPOINT", s3.s3_endpoint)
+        patch.setenv("HOURMARK_STORAGE__S3_REGION", s3.s3_region)
+        yield f"{s3.root}/{uuid.uuid4().hex}"
 
 
 @pytest.fixture(scope="session")

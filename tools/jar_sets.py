@@ -1,6 +1,6 @@
 """Definitions of jar sets: root artifacts, and the dependencies of the roots that are left out.
 
-The local stack, a benchmark's reference implementation and YARN in tests use them.
+The local stack, a benchmark's reference implementation, and YARN and s3proxy in tests use them.
 
 Only `tools.lock_jars` reads this; everything else reads the lock files made from it.
 """
@@ -125,4 +125,18 @@ YARN = JarSet(
         Root(organisation=_HADOOP, module="hadoop-hdfs-client", revision="3.5.0"),
         Root(organisation=_HADOOP, module="hadoop-common", revision="3.5.0"),
     ),
+)
+
+# A server with the API of S3, for the contract suites of storage.
+S3PROXY = JarSet(
+    "s3proxy",
+    (
+        Root(
+            organisation="org.gaul",
+            module="s3proxy",
+            revision="4.0.0",
+            classifier="jar-with-dependencies",
+        ),
+    ),
+    transitive=False,
 )

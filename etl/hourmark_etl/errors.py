@@ -6,7 +6,8 @@ ledger unless the message forbids it
     ├── TopicReplaced       a topic was deleted and recreated
     ├── DataLoss            records were deleted from Kafka before they were staged, or staged again
     ├── BadRecord           a record of a control topic was not written by a delivery service; its partition waits
-    └── ForeignLedger       storage holds buckets that this ledger has not closed: it is an older copy or another ledger
+    ├── ForeignLedger       storage holds buckets that this ledger has not closed: it is an older copy or another ledger
+    └── UnsafeStorage       an object store lets several writers create one object
 NoLedger (Unavailable)      there is no ledger, or it has no event types
 └── LostLedger              storage has closed buckets, so there was one
 OlderLedger (Unavailable)   the ledger has an older version, and the caller may not migrate it
@@ -54,6 +55,13 @@ class ForeignLedger(EtlStop):
     """Raised if storage has closed buckets that this ledger does not contain.
 
     Either an older copy of the ledger was restored, or the storage root belongs to another ledger.
+    """
+
+
+class UnsafeStorage(EtlStop):
+    """Raised if several simultaneous conditional puts of one object succeed on an object store.
+
+    Two drivers could then publish different buckets for the same hour, so the driver does not start.
     """
 
 

@@ -17,6 +17,7 @@ from hourmark.clock import Clock
 from hourmark.config.loading import Config
 from hourmark.errors import Unavailable
 from hourmark.kafka.clients import Cluster
+from hourmark_etl.closing.publication.choice import open_publication
 from hourmark_etl.errors import DamagedRow, NoLedger
 from hourmark_etl.ledger.batches import read_type_shards
 from hourmark_etl.ledger.database import Database
@@ -26,7 +27,8 @@ from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
 from hourmark_etl.recovery.first_hours import record_first_hours
 from hourmark_etl.recovery.markers import check_older_copy
 from hourmark_etl.recovery.offset_records import import_recorded_gaps
-from hourmark_etl.storage import Storage, open_storage
+from hourmark_etl.storage import ObjectStorage, Storage, open_storage
+from hourmark_etl.storage.race_probe import check_conditional_puts
 
 WAIT_S: Final = 60.0
 PAUSE_S: Final = 5.0  # between attempts to reach an unavailable server, also later
@@ -98,6 +100,7 @@ def open_startup_resources(config: Config, exit_stack: ExitStack) -> StartupReso
         NoLedger: The ledger does not exist or contains no event types.
         ForeignLedger: Storage contains buckets that the ledger has not closed, so the ledger is an
             older copy or belongs to another installation.
+        UnsafeStorage: The object store lets several writers create one object.
         Unavailable: A server does not respond.
     """
     length_s = config.parsing.bucket_seconds
@@ -114,6 +117,9 @@ def open_startup_resources(config: Config, exit_stack: ExitStack) -> StartupReso
             config.kafka.central_cluster, "central"
         ).cluster_id()  # fail early, before slow steps that would be repeated
         storage = open_storage(config.storage)
+        if isinstance(storage, ObjectStorage):
+            check_conditional_puts(storage)
+        open_publication(storage).complete_interrupted()
         check_older_copy(storage, database, length_s)
         for damaged in find_damaged_rows(
             database, is_start=True

@@ -31,9 +31,10 @@ def open_buckets(url: str, **options: Any) -> Buckets:
 
     Args:
         url: URL of the root, which is the setting `storage.root` of the site. Examples:
-            `file:///data/hourmark`, `webhdfs://namenode:9870/hourmark`, and the URL of any other
-            store that fsspec supports.
-        options: Options of fsspec for the store, such as `user="reader"` for `webhdfs`.
+            `file:///data/hourmark`, `webhdfs://namenode:9870/hourmark`, `s3://bucket/hourmark`, and
+            the URL of any other store that fsspec supports.
+        options: Options of fsspec for the store, such as `user="reader"` for `webhdfs`. For `s3`,
+            arguments of `pyarrow.fs.S3FileSystem`, such as `region="eu-central-1"`.
     """
     return Buckets(BucketStore(url, options))
 

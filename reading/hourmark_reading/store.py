@@ -5,10 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import IO, Any
+from typing import IO, Any, Final
 
 from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
+from fsspec.implementations.arrow import ArrowFSWrapper
+
+_S3: Final = "s3://"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +23,8 @@ class BucketStore:
 
     Attributes:
         url: URL of the root, such as `file:///data/hourmark` or `webhdfs://namenode:9870/hourmark`.
-        options: Options of fsspec for the store.
+        options: Options of fsspec for the store; for `s3://`, those of `pyarrow.fs.S3FileSystem`,
+            which needs no further package.
     """
 
     url: str
@@ -87,6 +91,11 @@ class BucketStore:
 
     @cached_property
     def _located(self) -> tuple[AbstractFileSystem, str]:
+        if self.url.startswith(_S3):
+            from pyarrow.fs import S3FileSystem  # the import starts the SDK of AWS
+
+            root = self.url.removeprefix(_S3).rstrip("/")
+            return ArrowFSWrapper(S3FileSystem(**self.options)), root
         # Buckets appear at any time, so listings must not be kept.
         file_system, root = url_to_fs(self.url, use_listings_cache=False, **self.options)
         return file_system, root.rstrip("/")

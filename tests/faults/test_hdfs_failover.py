@@ -12,6 +12,7 @@ import tomllib
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import cast
 
 import hdfs
 import pytest
@@ -21,12 +22,13 @@ from tests.support.etl_scene import Scene, scene
 from tests.support.ha_hdfs import HaHdfs
 from tests.support.waiting import wait_for
 
+from hourmark.config.groups import StorageSettings
 from hourmark.config.toml_text import render_toml
 from hourmark_etl.storage import (
     AccessDenied,
     AlreadyExists,
+    FolderStorage,
     QuotaExceeded,
-    Storage,
     StorageError,
     open_storage,
 )
@@ -59,12 +61,16 @@ def driver(
         yield made
 
 
+def open_hdfs(settings: StorageSettings) -> FolderStorage:
+    return cast(FolderStorage, open_storage(settings))
+
+
 class Publisher:
     """Publishes folders one after the other until it is stopped, as closing does: each try writes a
     folder of its own, and renames it.
     """
 
-    def __init__(self, storage: Storage, name: str) -> None:
+    def __init__(self, storage: FolderStorage, name: str) -> None:
         self._storage, self._name = storage, name
         self.published: dict[str, bytes] = {}  # the content by the folder
         self.errors: list[StorageError] = []
@@ -96,7 +102,7 @@ class Publisher:
 def test_folders_are_published_once_through_failovers_and_the_death_of_a_namenode(
     name_service: HaHdfs,
 ) -> None:
-    storage = open_storage(name_service.settings)
+    storage = open_hdfs(name_service.settings)
     ended = threading.Event()
     publishers = [Publisher(storage, f"type-{number}") for number in range(3)]
 
@@ -151,10 +157,10 @@ def test_a_stock_client_reads_from_the_active_namenode(name_service: HaHdfs) -> 
 
 
 def test_a_folder_of_another_user_is_not_written(name_service: HaHdfs) -> None:
-    open_storage(name_service.settings).make_folder("protected")
+    open_hdfs(name_service.settings).make_folder("protected")
     settings = name_service.settings.model_copy(update={"user": "visitor"})
     with pytest.raises(AccessDenied) as caught:
-        open_storage(settings).make_folder("protected/folder")
+        open_hdfs(settings).make_folder("protected/folder")
     assert all(
         part in str(caught.value) for part in ("user=visitor", "protected/folder", "storage.user")
     )
@@ -167,7 +173,7 @@ def test_a_folder_of_another_user_is_not_written(name_service: HaHdfs) -> None:
 def test_a_quota_is_an_error_until_it_is_raised(
     name_service: HaHdfs, option: str, limit: str, reset: str
 ) -> None:
-    storage = open_storage(name_service.settings)
+    storage = open_hdfs(name_service.settings)
     folder = f"limited{option}"
     storage.make_folder(folder)
     name_service.dfsadmin(option, limit, f"/hourmark/{folder}")

@@ -18,14 +18,14 @@ from hourmark_etl.buckets.reader import BucketRemoved, list_dates, list_hours, r
 from hourmark_etl.buckets.tombstones import read_removed_buckets
 from hourmark_etl.buckets.verify import find_gaps, verify_bucket
 from hourmark_etl.recovery.storage_scan import read_chain
-from hourmark_etl.storage import LocalDisk, Storage, list_if_exists
+from hourmark_etl.storage import FolderStorage, LocalDisk, Storage, list_if_exists
 
 HOURS = hours_of("2026-11-01T22", "2026-11-01T23", "2026-11-02T05", "2026-11-03T00")
 NOW_MS = Hour.parse("2026-11-05T00").start_s * 1000  # with 2 days, only the last one is kept
 
 
 @pytest.fixture(params=["local", "memory"])
-def other(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]:
+def other(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FolderStorage]:
     """A second root, which is not a folder of the first."""
     made = LocalDisk(tmp_path / "other") if request.param == "local" else MemoryStorage()
     yield made
@@ -41,7 +41,7 @@ def assert_intact(storage: Storage) -> None:
     assert find_gaps(TYPE, hours, reports) == []
 
 
-def copy(source: Storage, target: Storage, run: str) -> list[CopyOutcome]:
+def copy(source: Storage, target: FolderStorage, run: str) -> list[CopyOutcome]:
     copier = BucketCopier(source, target, run)
     copier.copy_tombstones(TYPE)
     hours = list_hours(source, TYPE, 3600)
@@ -74,13 +74,18 @@ def test_a_foreign_file_in_a_removed_day_is_kept(storage: Storage) -> None:
     assert_intact(storage)
 
 
-def test_buckets_are_copied_from_and_to_it(storage: Storage, other: Storage) -> None:
+def test_buckets_are_copied_from_it(storage: Storage, other: FolderStorage) -> None:
     close_hours(storage, HOURS)
     assert copy(storage, other, "out") == [CopyOutcome.COPIED] * 4
     assert_intact(other)
-    expire_days(storage, TYPE, NOW_MS, days=2)
-    storage.delete(HOURS[-1].bucket_path(TYPE))
-    assert copy(other, storage, "back") == [CopyOutcome.REMOVED] * 3 + [CopyOutcome.COPIED]
+
+
+def test_buckets_are_copied_from_and_to_it(folders: FolderStorage, other: FolderStorage) -> None:
+    close_hours(folders, HOURS)
+    assert copy(folders, other, "out") == [CopyOutcome.COPIED] * 4
+    expire_days(folders, TYPE, NOW_MS, days=2)
+    folders.delete(HOURS[-1].bucket_path(TYPE))
+    assert copy(other, folders, "back") == [CopyOutcome.REMOVED] * 3 + [CopyOutcome.COPIED]
     marker = f"{HOURS[-1].bucket_path(TYPE)}/{MARKER}"
-    assert storage.read(marker) == other.read(marker)
-    assert_intact(storage)
+    assert folders.read(marker) == other.read(marker)
+    assert_intact(folders)

@@ -47,7 +47,7 @@ from hourmark_etl.storage import LocalDisk, Storage, open_storage
 
 
 @pytest.fixture
-def storage(tmp_path: Path) -> Storage:
+def storage(tmp_path: Path) -> LocalDisk:
     return LocalDisk(tmp_path / "root")
 
 
@@ -84,7 +84,7 @@ def test_an_empty_bucket_has_no_findings(storage: Storage) -> None:
     assert found(storage) == {}
 
 
-def test_types_and_hours_are_listed_in_turn(storage: Storage) -> None:
+def test_types_and_hours_are_listed_in_turn(storage: LocalDisk) -> None:
     for hour in (LATER, EARLIER, HOUR):
         Plan(storage, hour, {}).close()
     storage.make_folder("_attempts/x")
@@ -95,7 +95,7 @@ def test_types_and_hours_are_listed_in_turn(storage: Storage) -> None:
     assert find_gaps(TYPE, [EARLIER, HOUR, LATER]) == []
 
 
-def test_buckets_of_a_minute_have_a_level_more(storage: Storage) -> None:
+def test_buckets_of_a_minute_have_a_level_more(storage: LocalDisk) -> None:
     minute = Hour.parse("2026-11-21T05:07", 60)
     storage.make_folder(minute.bucket_path(TYPE))
     assert list_hours(storage, TYPE, 60) == [minute]

@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 from tests.integration.delivered import ids_in, ids_of, times
@@ -21,6 +22,7 @@ from hourmark.errors import Unavailable
 from hourmark.records.event_id import EventId
 from hourmark.records.hours import Hour
 from hourmark_etl.buckets.verify import verify_bucket
+from hourmark_etl.storage import FolderStorage
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 
@@ -115,7 +117,7 @@ def test_a_folder_that_is_no_bucket_stops_its_type_alone_until_it_is_moved_away(
     run: EtlRun, delivery: DirectDelivery, hours: Iterator[Hour]
 ) -> None:
     hour = next(hours)
-    run.storage.make_folder(hour.bucket_path(BROKEN))
+    cast(FolderStorage, run.storage).make_folder(hour.bucket_path(BROKEN))
     delivery.report(hour.end_ms)
     run.closed(CLICK, hour)
     wait_for(

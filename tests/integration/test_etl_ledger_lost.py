@@ -50,6 +50,7 @@ def staged_rows(run: EtlRun) -> int:
         return int(min(events, promised.scalar_one()))
 
 
+@pytest.mark.parametrize("run", ["hdfs", "s3"], indirect=True)
 def test_a_lost_ledger_is_rebuilt_and_closing_goes_on(
     run: EtlRun, delivery: DirectDelivery, first_hour: Hour, tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from tests.support.simulator.objects import SimulatedObjects
 from tests.support.simulator.truth import Broken
 from tests.support.simulator.world import World
 
@@ -76,11 +77,17 @@ def random_history(seed: int, weights: Mapping[str, int], actions: int = 80) -> 
     return [(name, r.randrange(NUMBERS)) for name in names]
 
 
-def play(history: History, folder: Path, template: Path, *further: str) -> World:
-    """Play it to its end, with `further` sites; Broken, or another error, where the promise does
-    not hold.
+def play(
+    history: History,
+    folder: Path,
+    template: Path,
+    *further: str,
+    storage: SimulatedObjects | None = None,
+) -> World:
+    """Play it to its end, with `further` sites, and on an object store if one is given; Broken, or
+    another error, where the promise does not hold.
     """
-    world = World(folder, template, *further)
+    world = World(folder, template, *further, storage=storage)
     try:
         for name, draw in history:
             world.clock.advance(0.01)

@@ -27,15 +27,16 @@ from hourmark.records.audit import AuditRecord
 from hourmark.records.event_id import EventId, LineIds
 from hourmark.records.manifest import Manifest
 from hourmark_etl import arrow
-from hourmark_etl.closing import attempts, sealing
+from hourmark_etl.closing import sealing
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.proof.proof import Proof
+from hourmark_etl.closing.publication import attempts
 from hourmark_etl.ids.lookups import IdQuery
 from hourmark_etl.ledger import batches, tables
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.model import EventTotals, Frontier, HourState, StagedBatch
 from hourmark_etl.staging import stage
-from hourmark_etl.storage import Storage
+from hourmark_etl.storage import FolderStorage, Storage
 
 pytestmark = pytest.mark.slow
 
@@ -108,11 +109,11 @@ def zombie_closer(patch: pytest.MonkeyPatch) -> None:
     """Publishing overwrites what is there."""
     real = attempts.publish_prepared
 
-    def publish(storage: Storage, frontier: Frontier, manifest: Manifest) -> Manifest:
+    def publish(storage: FolderStorage, frontier: Frontier, manifest: Manifest) -> Manifest:
         storage.delete(frontier.hour.bucket_path(frontier.event_type))
         return real(storage, frontier, manifest)
 
-    patch.setattr("hourmark_etl.closing.publishing.publish_prepared", publish)
+    patch.setattr("hourmark_etl.closing.publication.attempts.publish_prepared", publish)
 
 
 def cut_by_time(patch: pytest.MonkeyPatch) -> None:

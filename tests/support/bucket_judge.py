@@ -1,5 +1,5 @@
-"""Judges the buckets of a run with nothing of the ETL's but its storage: stock Avro and JSON
-readers, and what a test delivered.
+"""Judges the buckets of a run with nothing of the ETL's but its storage, or without it: stock Avro
+and JSON readers, and what a test delivered.
 
 It keeps a digest of every file that it ever saw in a bucket, so that a bucket that changes later is
 noticed.
@@ -12,14 +12,30 @@ import io
 import json
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import fastavro
 from tests.support.delivery import Range
 
 from hourmark.records.event_id import EventId
 from hourmark.records.hours import Hour
-from hourmark_etl.storage import NotFound, Storage
+from hourmark_etl.storage import NotFound
+
+
+class Named(Protocol):
+    """An entry of a folder."""
+
+    @property
+    def name(self) -> str: ...
+
+
+class BucketFiles(Protocol):
+    """What the judge needs of a storage: the ETL's own, or another program's view of it."""
+
+    def list(self, folder: str) -> Sequence[Named]:
+        """Raises NotFound."""
+
+    def read(self, path: str) -> bytes: ...
 
 
 class BucketJudge:
@@ -27,7 +43,7 @@ class BucketJudge:
     sentence.
     """
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: BucketFiles) -> None:
         self._storage = storage
         self._promised: dict[tuple[str, EventId], Hour] = {}
         self._digests: dict[str, str] = {}

@@ -11,7 +11,7 @@ import random
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import fastavro
 from tests.support.records import TOPIC, kafka_table, seal, stage_plan
@@ -24,9 +24,9 @@ from hourmark.config.loading import Config
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
 from hourmark_etl.buckets.reader import Event, read_events
-from hourmark_etl.closing.attempts import prepare_bucket, publish_prepared
 from hourmark_etl.closing.bucket_manifest import build_manifest
 from hourmark_etl.closing.engine import Engine
+from hourmark_etl.closing.publication.choice import open_publication
 from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.closing.write.id_indexes import publish_indexes
 from hourmark_etl.closing.write.writing import SealedHour
@@ -34,7 +34,7 @@ from hourmark_etl.ledger.bucket_rows import insert_closed_buckets
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.model import Frontier, HourState, StagedGroup
 from hourmark_etl.staging.stage import stage_table
-from hourmark_etl.storage import LocalDisk, Storage
+from hourmark_etl.storage import FolderStorage, LocalDisk, Storage
 from hourmark_etl.storage.folders import ATTEMPTS_FOLDER
 
 FIRST = Hour(1_800_000_000)
@@ -97,6 +97,11 @@ class World:
         )
         self.database = Database(self.config.etl.ledger)
         self.lease = self.database.acquire("closer")
+
+    @property
+    def folders(self) -> FolderStorage:
+        """Its storage, which the test knows to have folders."""
+        return cast(FolderStorage, self.storage)
 
     def stage(
         self,
@@ -168,8 +173,9 @@ class World:
 
 def publish(storage: Storage, f: Frontier, written: WrittenHour, manifest: Manifest) -> Manifest:
     """As an attempt does with an hour of its own."""
-    prepare_bucket(storage, f, written, manifest)
-    return publish_prepared(storage, f, manifest)
+    publication = open_publication(storage)
+    prepared = publication.prepare(f, written, manifest)
+    return next(publication.publish([prepared], is_folder_complete=False))
 
 
 def frontier(hour: Hour) -> Frontier:

@@ -3,8 +3,8 @@ program itself.
 
 `install` wraps the functions in which the steps are taken; the test places an order in a file, and
 the first process that comes to the step takes the order and dies. Without an order the wrapped
-functions do what they always did. Names move while code is worked on: all of them stand in `STEPS`,
-and one that is gone, or has lost a parameter, fails loudly.
+functions do what they always did. Names move while code is worked on: all of them stand in `STEPS`
+and `OBJECT_STEPS`, and one that is gone, or has lost a parameter, fails loudly.
 """
 
 from __future__ import annotations
@@ -75,13 +75,17 @@ def _storage(method: str) -> tuple[str, ...]:
     )
 
 
+_OBJECTS: Final = "hourmark_etl.storage.object_storage:ObjectStorage"
+
+
 def _is_bucket(path: str) -> bool:
     return not path.startswith(("_", "."))
 
 
 STEPS: Final[Mapping[str, Step]] = {
     "staged-write": Step(
-        _storage("create"), lambda a: a["path"].startswith("_staging/") and "/events" in a["path"]
+        (*_storage("create"), f"{_OBJECTS}.write_new"),
+        lambda a: a["path"].startswith("_staging/") and "/events" in a["path"],
     ),
     "ledger-commit": Step(
         ("hourmark_etl.ledger.batches:commit_batch",), lambda a: bool(a["batch"].groups)
@@ -90,11 +94,11 @@ STEPS: Final[Mapping[str, Step]] = {
     "seal": Step(("hourmark_etl.ledger.frontiers:seal",), lambda a: bool(a["chains"])),
     "attempt": Step(("hourmark_etl.closing.engine:Engine.write",), lambda a: bool(a["sealed"])),
     "attempt-file": Step(
-        _storage("create"),
+        (*_storage("create"), f"{_OBJECTS}.create"),
         lambda a: a["path"].startswith("_attempts/") and a["path"].endswith(".avro"),
     ),
     "marker": Step(
-        _storage("create"),
+        (*_storage("create"), f"{_OBJECTS}.write_new"),
         lambda a: a["path"].startswith("_attempts/") and a["path"].endswith("/_SUCCESS"),
     ),
     "rename": Step(
@@ -102,19 +106,33 @@ STEPS: Final[Mapping[str, Step]] = {
         lambda a: a["source"].startswith("_attempts/") and _is_bucket(a["target"]),
     ),
     "rename-folder": Step(
-        ("hourmark_etl.closing.attempts:publish_folder",), lambda a: bool(a["buckets"])
+        ("hourmark_etl.closing.publication.attempts:publish_folder",), lambda a: bool(a["buckets"])
     ),
     "ledger-close": Step(
         ("hourmark_etl.ledger.frontiers:record_closed_hours",), lambda a: bool(a["closings"])
     ),
 }
+# Steps that publish a bucket on an object store, instead of the renames.
+OBJECT_STEPS: Final[Mapping[str, Step]] = {
+    "selection": Step((f"{_OBJECTS}.write_new",), lambda a: a["path"].startswith("_selected/")),
+    "copy": Step((f"{_OBJECTS}.copy_file",), lambda a: _is_bucket(a["target"])),
+    "bucket-marker": Step(
+        (f"{_OBJECTS}.write_new",),
+        lambda a: _is_bucket(a["path"]) and a["path"].endswith("/_SUCCESS"),
+    ),
+    "record-deleted": Step(
+        (f"{_OBJECTS}.delete",),
+        lambda a: a["path"].startswith("_attempts/") and a["path"].endswith("/_SUCCESS"),
+    ),
+}
+_ALL_STEPS: Final = {**STEPS, **OBJECT_STEPS}
 IN_WORKERS: Final = frozenset({"staged-write", "attempt-file"})
 
 
 def install() -> None:
     """Wrap the functions of all steps, in this process, wherever they were imported to already."""
     by_function: dict[str, list[str]] = {}
-    for name, step in STEPS.items():
+    for name, step in _ALL_STEPS.items():
         for function in step.functions:
             by_function.setdefault(function, []).append(name)
     for function, names in by_function.items():
@@ -172,7 +190,7 @@ def _around_context(
 
 def _counting(signature: inspect.Signature, steps: list[str], args: Any, kwargs: Any) -> list[str]:
     arguments = signature.bind(*args, **kwargs).arguments
-    return [name for name in steps if STEPS[name].counts(arguments)]
+    return [name for name in steps if _ALL_STEPS[name].counts(arguments)]
 
 
 def _die_if_ordered(steps: list[str], moment: Moment) -> None:

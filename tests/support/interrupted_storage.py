@@ -23,7 +23,9 @@ class InterruptedStorage(MemoryStorage):
         super().__init__()
         self.dies_at, self.applied, self.changes = dies_at, applied, 0
 
-    def write_new(self, path: str, content: bytes, *, unpublished: bool = False) -> None:
+    def write_new(
+        self, path: str, content: bytes | memoryview, *, unpublished: bool = False
+    ) -> None:
         with self._change():
             super().write_new(path, content, unpublished=unpublished)
 

@@ -50,7 +50,9 @@ class MemoryStorage:
     def __reduce__(self) -> tuple[Callable[[str], MemoryStorage], tuple[str]]:
         return _by_name, (self.name,)
 
-    def write_new(self, path: str, content: bytes, *, unpublished: bool = False) -> None:
+    def write_new(
+        self, path: str, content: bytes | memoryview, *, unpublished: bool = False
+    ) -> None:
         with self._lock:
             self._refuse_standing(path)
             self._make_parents(path)
@@ -122,6 +124,9 @@ class MemoryStorage:
             for moved in [p for p in self._folders if p == source or p.startswith(f"{source}/")]:
                 self._folders.remove(moved)
                 self._folders.add(target + moved[len(source) :])
+
+    def move_file(self, source: str, target: str) -> None:
+        self.rename_new(source, target, unpublished=True)
 
     def delete(self, path: str) -> None:
         with self._lock:

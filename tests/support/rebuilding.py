@@ -12,6 +12,7 @@ from hourmark.config.groups import ParsingSettings
 from hourmark.kafka.clients import Partition
 from hourmark.rules.event_types import EventType
 from hourmark.rules.revision import Rules, RulesBook, TypeVersion
+from hourmark_etl.closing.publication.choice import open_publication
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.recovery.first_hours import record_first_hours
 from hourmark_etl.recovery.rebuild import rebuild
@@ -61,6 +62,7 @@ def lose_ledger(world: World) -> RebuildResult:
         bucket_seconds=FIRST_HOUR.length_s,
         now_ms=world.clock.now_ms(),
     )
+    open_publication(world.storage).complete_interrupted()
     done = rebuild(outside, world.database, lambda _: None)
     world.pipeline.database, world.pipeline.config = world.database, world.config
     world.pipeline.consumer = world.database.acquire("consumer:default")

@@ -664,14 +664,18 @@ BucketFormat = Literal["avro", "avro+parquet"]
 
 
 class StorageSettings(FrozenModel):
-    """Settings of the storage (HDFS or a local folder) for the buckets of events.
+    """Settings of the storage (HDFS, S3 or a local folder) for the buckets of events.
 
     The ETL writes buckets and temporary files there, and `hourmark bucket` reads from there. The
-    settings are the URL of the root folder, the NameNode's address, the user and the replication.
+    settings are the URL of the root folder, and for HDFS the NameNode's address, the user and the
+    replication. Credentials for S3 are not settings: they come from the environment, such as
+    AWS_ACCESS_KEY_ID, or from the role of the instance.
     """
 
     root: str = "hdfs://127.0.0.1:8020/hourmark"
-    """URL of the root folder, as hdfs://host:port/path, hdfs://nameservice/path or file:///path."""
+    """URL of the root folder, as hdfs://host:port/path, hdfs://nameservice/path, s3://bucket/path or
+    file:///path.
+    """
     webhdfs: str = "http://127.0.0.1:9870"
     """HTTP address of the NameNode. It is used if `root` is an hdfs:// URL. For a name service with
     several NameNodes, list the addresses of all NameNodes that can become active, separated by
@@ -686,12 +690,18 @@ class StorageSettings(FrozenModel):
     """HDFS user. If empty, the user of the process is used."""
     replication: Positive = 3
     """Replication factor of files. Use 1 only if HDFS has a single DataNode."""
+    s3_endpoint: str = ""
+    """HTTP address of a store with the API of S3. If empty, AWS is used. The setting is used if
+    `root` is an s3:// URL.
+    """
+    s3_region: str = ""
+    """Region of the S3 bucket. If empty, the environment variable AWS_REGION is used."""
 
     @field_validator("root")
     @classmethod
     def _known_scheme(cls, value: str) -> str:
-        if not value.startswith(("hdfs://", "file:///")):
-            raise ValueError("allowed: hdfs://host:port/path or file:///path")
+        if not value.startswith(("hdfs://", "s3://", "file:///")):
+            raise ValueError("allowed: hdfs://host:port/path, s3://bucket/path or file:///path")
         return value.rstrip("/")
 
     @property
@@ -762,7 +772,7 @@ class EtlSettings(FrozenModel):
     Parquet cannot express is written as Avro only.
     """
     target_file_bytes: int = Field(256 << 20, ge=1 << 20)
-    """Target size of the files of a bucket."""
+    """Target size of the files of a bucket. At most 4 GiB if `storage.root` is an s3:// URL."""
     unit_bytes_max: int = Field(128 << 20, ge=1 << 20, le=1 << 30)
     """Maximum size of the events that a closing task processes at once. A task needs about five
     times this amount of memory, regardless of the size of the bucket.

@@ -18,7 +18,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
 import click
 from pydantic import ValidationError, model_validator
@@ -45,6 +45,7 @@ from hourmark.config.references import resolve_references
 from hourmark.errors import ConfigError
 
 PREFIX: Final = "HOURMARK_"
+_S3_FILE_BYTES: Final = 4 << 30  # a copy of an object is limited to 5 GiB
 _NEXT: Final = "see docs/reference/configuration.md for all settings"
 
 
@@ -82,6 +83,15 @@ class Config(BaseSettings):
         found = resolve_references(values)
         add_secrets_of(found)  # before validation, whose errors must not contain them
         return found
+
+    @model_validator(mode="after")
+    def _with_files_that_can_be_copied(self) -> Self:
+        if self.storage.root.startswith("s3://") and self.etl.target_file_bytes > _S3_FILE_BYTES:
+            raise ValueError(
+                f"etl.target_file_bytes is {self.etl.target_file_bytes}, but with storage.root on "
+                f"S3 it must be at most {_S3_FILE_BYTES}: larger objects cannot be copied"
+            )
+        return self
 
     @classmethod
     def settings_customise_sources(
@@ -224,6 +234,9 @@ def _describe(error: ValidationError, file: Path | None) -> str:
     lines = []
     for problem in error.errors(include_url=False):
         setting = ".".join(str(part) for part in problem["loc"])
+        if not setting:  # a condition between settings, which it names
+            lines.append(f"  {problem['msg'].removeprefix('Value error, ')}")
+            continue
         given, said = f" = {redact_setting(problem['input'], setting)!r:.200}", problem["msg"]
         if (
             problem["type"] == "extra_forbidden"

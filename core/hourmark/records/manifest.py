@@ -321,6 +321,14 @@ class Manifest(FrozenModel):
         """Return the Avro files and then the Parquet files; empty if the bucket has no events."""
         return (*self.files, *self.parquet)
 
+    @property
+    def file_sizes(self) -> dict[str, int]:
+        """Return the sizes in bytes of all files of the bucket, without `_SUCCESS`, by name.
+
+        Names of Parquet files include their folder, such as `_parquet/part-00000.parquet`.
+        """
+        return {file.name: file.bytes for file in self.all_files}
+
     def with_own_digest(self) -> Manifest:
         """Return a copy of the manifest with a digest of its content.
 

@@ -26,9 +26,9 @@ def unknown_settings(
         older: The version to roll back to.
 
     Yields:
-        At most three obstacles: one for all unknown settings, one for all references to files or
-        environment variables that the older version would not resolve, and one for several
-        addresses of NameNodes.
+        At most four obstacles: one for all unknown settings, one for all references to files or
+        environment variables that the older version would not resolve, one for several addresses of
+        NameNodes, and one for a root on an object store.
     """
     leaves = list(_leaves(values))
     unknown = sorted({key for key, _ in leaves if is_unknown(key, older)})
@@ -60,6 +60,14 @@ def unknown_settings(
             name,
             f"{older.name} supports only one address in storage.webhdfs",
             "set storage.webhdfs to the address of the active NameNode before the rollback",
+        )
+    is_object_store = any(key == "storage.root" and "s3://" in str(value) for key, value in leaves)
+    if is_object_store and not older.object_stores:
+        yield Obstacle(
+            name,
+            f"{older.name} cannot use the s3:// URL in storage.root and refuses to start",
+            f"none for this ledger and its buckets. {older.name} can only start with another root "
+            "on HDFS and a ledger that belongs to this root",
         )
 
 

@@ -32,6 +32,7 @@ class OlderVersion:
             files that were moved, and stored input of receivers, such as the syslog receiver.
         keeps_alarms: Whether its mirrors keep the alarms of an earlier run.
         several_namenodes: Whether `storage.webhdfs` may contain several addresses.
+        object_stores: Whether `storage.root` may be an s3:// URL.
         knows_tombstones: Whether it knows that buckets can be removed by retention.
     """
 
@@ -46,6 +47,7 @@ class OlderVersion:
     reads_unfinished_files: bool
     keeps_alarms: bool
     several_namenodes: bool = False
+    object_stores: bool = False
     knows_tombstones: bool = False
 
 
@@ -66,6 +68,8 @@ _LATER_SETTINGS: Final = (
     "etl.bucket_format",
     "etl.retention_days.*",
     "storage.ca",
+    "storage.s3_endpoint",
+    "storage.s3_region",
 )
 
 VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(

@@ -17,7 +17,7 @@ from hourmark_declare.doctor.check_result import (
 )
 from hourmark_declare.doctor.storage_evaluation import CHECK, evaluate_namenode
 from hourmark_declare.doctor.storage_probe import FOLDER, probe_storage
-from hourmark_etl.storage import NotFound, StorageEntry, StorageError, open_storage
+from hourmark_etl.storage import NotFound, ObjectStorage, StorageEntry, StorageError, open_storage
 from hourmark_etl.storage.namenode import NameNodeReport, find_serving, read_namenode
 
 _ENDED_MS: Final = 3_600_000  # a folder of this age belongs to no running doctor
@@ -65,6 +65,8 @@ def check_storage(config: Config) -> Iterator[DoctorCheckResult]:
         yield passed_result(
             CHECK, "storage.root", f"it answers; nothing was written yet at {config.storage.root}"
         )
+        if isinstance(storage, ObjectStorage):  # nothing that the probe creates has an owner
+            yield from _probe_first(storage)
     except StorageError as error:
         yield finding_result(CHECK, "storage.root", f"{error.what} ({error.url})", error.next_step)
         if bean is None:
@@ -75,6 +77,13 @@ def check_storage(config: Config) -> Iterator[DoctorCheckResult]:
         yield skipped_result(
             CHECK, "NameNode", "storage.webhdfs has no /jmx that can be read: is it a gateway?"
         )
+
+
+def _probe_first(storage: ObjectStorage) -> Iterator[DoctorCheckResult]:
+    try:
+        yield from probe_storage(storage)
+    except StorageError as error:
+        yield finding_result(CHECK, "storage.root", f"{error.what} ({error.url})", error.next_step)
 
 
 def _unusable_namenodes(

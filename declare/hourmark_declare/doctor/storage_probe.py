@@ -8,11 +8,19 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, cast
 
 from hourmark_declare.doctor.check_result import DoctorCheckResult, finding_result, passed_result
 from hourmark_declare.doctor.storage_evaluation import CHECK
-from hourmark_etl.storage import AlreadyExists, Storage, StorageError
+from hourmark_etl.errors import UnsafeStorage
+from hourmark_etl.storage import (
+    AlreadyExists,
+    FolderStorage,
+    ObjectStorage,
+    Storage,
+    StorageError,
+)
+from hourmark_etl.storage.race_probe import check_conditional_puts
 
 FOLDER: Final = "_doctor-"
 _SUBJECT: Final = "storage.root"
@@ -37,12 +45,26 @@ def probe_storage(storage: Storage) -> Iterator[DoctorCheckResult]:
     Raises:
         StorageError: An operation failed for a reason other than an existing target.
     """
+    if isinstance(storage, ObjectStorage):
+        yield _probe_objects(storage)
+        return
+    folders = cast(FolderStorage, storage)  # each other storage has folders
     folder = f"{FOLDER}{uuid.uuid4().hex}"
     try:
-        answers = list(_probe(storage, folder))
+        answers = list(_probe(folders, folder))
     finally:
         left = list(_delete(storage, folder))
     yield from (*answers, *left)
+
+
+def _probe_objects(storage: ObjectStorage) -> DoctorCheckResult:
+    try:
+        check_conditional_puts(storage)
+    except UnsafeStorage as error:
+        return finding_result(CHECK, _SUBJECT, str(error), "use another store")
+    return passed_result(
+        CHECK, _SUBJECT, "of eight writers at the same time, exactly one creates an object"
+    )
 
 
 def _delete(storage: Storage, folder: str) -> Iterator[DoctorCheckResult]:
@@ -57,7 +79,7 @@ def _delete(storage: Storage, folder: str) -> Iterator[DoctorCheckResult]:
         )
 
 
-def _probe(storage: Storage, folder: str) -> Iterator[DoctorCheckResult]:
+def _probe(storage: FolderStorage, folder: str) -> Iterator[DoctorCheckResult]:
     try:
         storage.write_new(f"{folder}/one/file", b"one")
         storage.write_new(f"{folder}/two/file", b"two")
@@ -80,7 +102,7 @@ def _probe(storage: Storage, folder: str) -> Iterator[DoctorCheckResult]:
             )
 
 
-def _accepted_overwrites(storage: Storage, folder: str) -> Iterator[DoctorCheckResult]:
+def _accepted_overwrites(storage: FolderStorage, folder: str) -> Iterator[DoctorCheckResult]:
     one, two = f"{folder}/one", f"{folder}/two"
     if (
         not _refused(lambda: storage.write_new(f"{one}/file", b"another"))

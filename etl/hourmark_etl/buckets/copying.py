@@ -45,6 +45,7 @@ from hourmark_etl.buckets.tombstones import (
 )
 from hourmark_etl.storage import (
     AlreadyExists,
+    FolderStorage,
     NotFound,
     Storage,
     list_if_exists,
@@ -78,7 +79,7 @@ class BucketCopier:
         run: Unique name of this run, for its temporary folder on the target.
     """
 
-    def __init__(self, source: Storage, target: Storage, run: str) -> None:
+    def __init__(self, source: Storage, target: FolderStorage, run: str) -> None:
         self._source, self._target, self._run = source, target, run
 
     @property
@@ -292,7 +293,7 @@ class BucketCopier:
 
     def _check_sizes(self, folder: str, manifest: Manifest, marker: bytes) -> None:
         found = list_bucket_files(self._target, folder)
-        wanted = {file.name: file.bytes for file in manifest.all_files} | {MARKER: len(marker)}
+        wanted = manifest.file_sizes | {MARKER: len(marker)}
         if found != wanted:
             raise Finding(
                 f"{self._target.url(folder)} contains {found}, but its marker lists {wanted}"

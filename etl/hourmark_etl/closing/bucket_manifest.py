@@ -233,3 +233,18 @@ def name_parquet_files(written: Sequence[WrittenFile]) -> list[tuple[str, str, W
         for kind in ("late" if w.late else "part",)
         for parquet in w.parquet
     ]
+
+
+def name_bucket_files(written: Sequence[WrittenFile]) -> dict[str, str]:
+    """Choose the names of all files of a bucket, Avro and Parquet, within its folder.
+
+    Args:
+        written: The Avro files of the bucket, in any order.
+
+    Returns:
+        The path of each written file, relative to the storage root, by its name in the bucket;
+        empty if the bucket has no events.
+    """
+    return {name: file.path for name, file in name_files(written)} | {
+        name: parquet.path for name, _, parquet in name_parquet_files(written)
+    }

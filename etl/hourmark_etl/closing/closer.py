@@ -21,7 +21,6 @@ from hourmark.errors import Finding, Unavailable
 from hourmark.kafka.topic_names import AUDIT as AUDIT_TOPIC
 from hourmark.kafka.topic_names import CONTROL, events_topic
 from hourmark.records.hours import Hour
-from hourmark_etl.closing.attempts import Unwritable
 from hourmark_etl.closing.backfill import advance_backfill
 from hourmark_etl.closing.codec import choose_codec
 from hourmark_etl.closing.cut.cut import ClosingCut, CutTaker, Waiting, limit_lines
@@ -33,6 +32,7 @@ from hourmark_etl.closing.ownership import check_foreign_root, check_not_publish
 from hourmark_etl.closing.ports import CloserDependencies
 from hourmark_etl.closing.proof.readings import build_conflicts
 from hourmark_etl.closing.proof.unaudited import find_leftover_files
+from hourmark_etl.closing.publication.port import Unwritable
 from hourmark_etl.closing.publishing import LedgerChanged, Publisher, PublishResult
 from hourmark_etl.closing.reporting import BlockerWriter, format_closed_buckets
 from hourmark_etl.closing.sealing import ClosingRound, RoundDecisions, Sealer, plan_round
@@ -57,7 +57,6 @@ from hourmark_etl.ledger.staged.staged_files import (
 )
 from hourmark_etl.model import AUDIT, ClosingPhase, Frontier, HourState
 from hourmark_etl.storage import StorageError, delete_all
-from hourmark_etl.storage.folders import ATTEMPTS_FOLDER
 from hourmark_etl.topics import CentralTopicNames
 
 CHECK_SECONDS: Final = 30.0  # between searches for gaps; retention takes days to overtake a mirror
@@ -121,6 +120,7 @@ class Closer:
         self._notices = BackfillNotices(ports.database, self.lease, ports.clock)
         self._checked_at_s: float | None = None
         self._interrupted = True  # assume that the previous closer crashed
+        self._old_attempts: list[str] = []
 
     def close(self) -> None:
         """Close the connections to the Kafka clusters.
@@ -167,12 +167,16 @@ class Closer:
 
     def _poll(self) -> Waiting | int:
         frontiers, given = self._frontiers(), overrides(self._database)
+        self._delete_old_attempts(frontiers)
         if self._apply_overrides(select_overridden_frontiers(frontiers, given), given):
             frontiers = self._frontiers()
         for alarm in self._duplicate_hosts.observe(self._ports.progress.reporters()):
             _LOG.error("%s", alarm)
         if sealed := self._due_frontiers(frontiers, HourState.SEALED):
-            return self._record_published_hours(self._publisher.publish(sealed))
+            published, publication = self._publisher.publish(sealed), self._publisher.publication
+            if published.failures and publication.can_select_deleted:
+                self._old_attempts = publication.list_attempts()
+            return self._record_published_hours(published)
         opened = self._due_frontiers(frontiers, HourState.OPEN)
         if forced := select_overridden_frontiers(opened, given):
             return self._close_forced(forced, given)
@@ -534,12 +538,22 @@ class Closer:
         ):
             _LOG.info("closed %d hours that an interrupted closer had published", recovered)
         left_over = find_leftover_files(self._ports.storage, self._database)
+        self._old_attempts = self._publisher.publication.list_attempts()
         self._database.check_lease(
             self.lease
         )  # a closer that was replaced stops here and deletes nothing
-        delete_all(
-            self._ports.storage, [ATTEMPTS_FOLDER, *left_over]
-        )  # attempts of interrupted closers
+        delete_all(self._ports.storage, left_over)
+        self._delete_old_attempts(self._frontiers())
+
+    def _delete_old_attempts(self, frontiers: Collection[Frontier]) -> None:
+        # Attempts of interrupted closers and of failed rounds. `frontiers` must have been read after
+        # the attempts were listed: see `BucketPublication.can_select_deleted`.
+        undecided = any(f.state in (HourState.SEALED, HourState.DAMAGED) for f in frontiers)
+        if not self._old_attempts or (undecided and self._publisher.publication.can_select_deleted):
+            return
+        self._database.check_lease(self.lease)
+        delete_all(self._ports.storage, self._old_attempts)
+        self._old_attempts = []
 
     def _record_published_hours(self, published: PublishResult) -> int:
         if published.closings:

@@ -12,7 +12,7 @@ from typing import Final
 
 from hourmark.records.manifest import MARKER, Manifest
 from hourmark_etl.buckets.reader import find_marker
-from hourmark_etl.closing.attempts import PublishFailure
+from hourmark_etl.closing.publication.port import PublishFailure
 from hourmark_etl.errors import ForeignLedger
 from hourmark_etl.model import AuditOffsets, Frontier, Seal
 from hourmark_etl.storage import AccessDenied, Storage

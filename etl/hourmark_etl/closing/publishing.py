@@ -27,24 +27,18 @@ from hourmark.errors import Finding
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest, PreviousMarker
 from hourmark.rules.revision import KnownSchema
-from hourmark_etl.buckets.reader import (
-    BucketRemoved,
-    NotClosed,
-    decode_manifest,
-    find_closed_manifest,
-    read_marker,
-)
-from hourmark_etl.closing.attempts import (
-    PublishFailure,
-    Unwritable,
-    bucket_parent,
-    prepare_bucket,
-    publish_folder,
-    publish_prepared,
-)
+from hourmark_etl.buckets.reader import BucketRemoved, NotClosed, decode_manifest, read_marker
 from hourmark_etl.closing.bucket_manifest import build_manifest
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.ownership import check_seal_matches
+from hourmark_etl.closing.publication.choice import open_publication
+from hourmark_etl.closing.publication.port import (
+    BucketPublication,
+    PreparedBucket,
+    PublishFailure,
+    Unwritable,
+    bucket_parent,
+)
 from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.closing.write.id_indexes import publish_indexes
 from hourmark_etl.closing.write.writing import SealedHour
@@ -61,7 +55,7 @@ from hourmark_etl.storage.folders import ATTEMPTS_FOLDER
 
 _AHEAD: Final = 16  # buckets of a type that are prepared before the one that is published
 _Key = tuple[str, int]
-_Bucket = tuple[Frontier, Manifest]
+_Bucket = tuple[Frontier, Manifest]  # not prepared yet
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
@@ -144,6 +138,11 @@ class Publisher:
     clock: Clock
     executor: Callable[[], Executor]
     codec: AvroCodec
+
+    @property
+    def publication(self) -> BucketPublication:
+        """The publishing protocol of the storage."""
+        return open_publication(self.storage)
 
     def find_published(self, sealed: Collection[Frontier]) -> PublishResult:
         """Find sealed hourly buckets that already exist on storage.
@@ -231,31 +230,32 @@ class Publisher:
             written,
             self.clock.now_ms(),
         )
-        self.storage.delete(folder)
+        self.publication.delete_attempt(attempt, is_closed=len(result.closings) == len(asked))
         return result
 
     def _publish_chain(
         self, chain: Sequence[Frontier], written_round: _WrittenRound, preparing: Executor
     ) -> Generator[Manifest]:
         # Yield the manifests of a type's buckets as they are published, in order.
-        def prepare(bucket: _Bucket) -> _Bucket:
+        publication = self.publication
+
+        def prepare(bucket: _Bucket) -> PreparedBucket:
             f, manifest = bucket
             written = written_round.written[f.event_type, f.hour.start_s]
-            prepare_bucket(self.storage, f, written, manifest)
-            return bucket
+            return publication.prepare(f, written, manifest)
 
         buckets = self._build_manifests(chain, written_round)
         with closing(_map_ahead(preparing, prepare, buckets)) as prepared:
             for _, hours in itertools.groupby(chain, key=_folder_of):
                 ready, error = _take_prepared(prepared, len(list(hours)))
-                if not error and _is_folder_new(ready) and publish_folder(self.storage, ready):
-                    yield from (manifest for _, manifest in ready)
-                    continue
-                for f, manifest in ready:
-                    published = publish_prepared(self.storage, f, manifest)
+                is_complete = not error and _is_folder_new(ready)
+                manifests = publication.publish(ready, is_folder_complete=is_complete)
+                for bucket in ready:
+                    published = next(manifests)
                     yield published
-                    if published != manifest:  # the markers of later hours do not name this one
-                        yield from self._read_existing([x for x in chain if x.hour > f.hour])
+                    if published != bucket.manifest:  # later markers do not name this one
+                        later = [f for f in chain if f.hour > bucket.frontier.hour]
+                        yield from self._read_existing(later)
                         return
                 if error:
                     raise error
@@ -265,8 +265,7 @@ class Publisher:
         # invalid manifest raises a Finding: buckets never change, so another program wrote it.
         for f in chain:
             # A closer that was killed may have published it long ago, so that it was removed since.
-            manifest = find_closed_manifest(self.storage, f.event_type, f.hour)
-            if manifest is None:
+            if (manifest := self.publication.find(f)) is None:
                 return
             yield manifest
 
@@ -363,9 +362,9 @@ def _folder_of(f: Frontier) -> str:
     return bucket_parent(f.event_type, f.hour)
 
 
-def _is_folder_new(buckets: Sequence[_Bucket]) -> bool:
+def _is_folder_new(buckets: Sequence[PreparedBucket]) -> bool:
     # Whether several buckets are the first ones in their folder.
-    f = buckets[0][0]
+    f = buckets[0].frontier
     before = f.previous_hour
     return len(buckets) > 1 and (
         before is None or bucket_parent(f.event_type, before) != _folder_of(f)
@@ -373,10 +372,10 @@ def _is_folder_new(buckets: Sequence[_Bucket]) -> bool:
 
 
 def _take_prepared(
-    prepared: Iterator[_Bucket], count: int
-) -> tuple[list[_Bucket], Finding | StorageError | None]:
+    prepared: Iterator[PreparedBucket], count: int
+) -> tuple[list[PreparedBucket], Finding | StorageError | None]:
     # Return the next prepared buckets, and the error of the one that could not be prepared.
-    ready: list[_Bucket] = []
+    ready: list[PreparedBucket] = []
     try:
         for _ in range(count):
             ready.append(next(prepared))

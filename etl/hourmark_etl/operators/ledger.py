@@ -19,6 +19,7 @@ from hourmark.kafka.clients import Cluster
 from hourmark.printing import json_option, print_json
 from hourmark.rollback.version import VERSIONS
 from hourmark.rules.rules_topic import read_rules
+from hourmark_etl.closing.publication.choice import open_publication
 from hourmark_etl.ledger import migrations
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.maintenance.downgrading import downgrade_ledger, restore_copy
@@ -106,10 +107,11 @@ def rebuild(into: str, as_json: bool, config: Config) -> None:
     from hourmark_etl.recovery.rebuild import rebuild as make_anew  # loads Arrow
     from hourmark_etl.recovery.rebuild_result import RebuildSources
 
-    central = config.kafka.central_cluster
+    central, storage = config.kafka.central_cluster, open_storage(config.storage)
     with Database(into) as target:
+        open_publication(storage).complete_interrupted()  # their markers are read below
         outside = RebuildSources(
-            storage=open_storage(config.storage),
+            storage=storage,
             kafka=config.kafka,
             central=Cluster(central, "central"),
             rules=read_rules(config.kafka.edge),

@@ -23,6 +23,11 @@ from hourmark_etl.buckets.reader import (
     list_hours,
     list_types,
 )
+from hourmark_etl.buckets.selections import (
+    InvalidSelection,
+    find_interrupted,
+    find_selected_manifest,
+)
 from hourmark_etl.buckets.tombstones import BadTombstone
 from hourmark_etl.errors import DamagedRow, Unreadable
 from hourmark_etl.ledger import tables
@@ -114,6 +119,8 @@ def check_ledger(
 
     def look() -> list[LedgerFinding]:
         on_storage = {t: list_hours(storage, t, bucket_seconds) for t in list_types(storage)}
+        for event_type, hour in find_interrupted(storage):
+            on_storage[event_type] = sorted({*on_storage.get(event_type, []), hour})
         known = frontiers(
             database, bucket_seconds
         )  # read after storage was listed: a bucket is published before it is closed
@@ -331,8 +338,8 @@ def check_markers(
         database: The ledger (the ETL's state database).
         storage: Storage with the buckets.
         known_frontiers: The oldest hour of each event type that is not closed.
-        on_storage: Hours that have a bucket folder, by event type. List the folders before you read
-            `known_frontiers`.
+        on_storage: Hours that have a bucket folder, or a selected attempt without a bucket, by
+            event type. List them before you read `known_frontiers`.
 
     Yields:
         One finding per inconsistency; nothing if all buckets match.
@@ -394,6 +401,8 @@ def _marker_problem(
         )
     try:
         found = find_closed_manifest(storage, event_type, hour)
+        if found is None and known is None:
+            found = find_selected_manifest(storage, event_type, hour)
         if found is not None and found == known:
             return None
         if found is None:
@@ -411,7 +420,7 @@ def _marker_problem(
                 f"closed by ledger {found.ledger}, commit {found.ledger_commit}",
             )
             detail = f"{by}; this ledger ({ledger}, commit {commit}) does not contain it"
-    except (BadMarker, BadTombstone, ContentLost) as error:
+    except (BadMarker, BadTombstone, ContentLost, InvalidSelection) as error:
         detail = str(error)
     return LedgerFinding(kind, f"{event_type} {hour}", detail)
 

@@ -120,8 +120,7 @@ def write_rows(storage: Storage, stem: str, table: pa.Table, note: StagedNote) -
     """
     content, digest = encode_verified(table, note.to_json().encode(), ROWS_IN_GROUP)
     path = f"{stem}-{digest}.parquet"
-    with storage.create(path) as file:
-        file.write(content)
+    storage.write_new(path, content)
     return note.with_path(path)
 
 

@@ -1,21 +1,26 @@
 """Storage of staged files and closed buckets, behind one interface, `Storage`.
 
-Backends are the local disk and HDFS; object stores are planned. Publishing a bucket depends on
-`Storage.rename_new`, which moves a folder atomically and fails if the target exists. All
-implementations pass the same test suite, tests/integration/test_storage_contract.py.
+Backends are the local disk, HDFS and object stores. Publishing a bucket depends on one atomic
+operation that fails if the target exists: `FolderStorage.rename_new` moves a folder, and
+`ObjectStorage.write_new` creates an object. All implementations pass the same test suite,
+tests/integration/test_storage_contract.py.
 
-| module          | content                                                          |
-|-----------------|------------------------------------------------------------------|
-| `interface`     | the protocol and the guarantees of each method                   |
-| `errors`        | the exception hierarchy                                          |
-| `paths`         | validation of paths                                              |
-| `local_disk`    | the backend for `file:///…`                                      |
-| `webhdfs`       | the backend for `hdfs://…`, over WebHDFS                         |
-| `tls`           | TLS contexts for connections to NameNodes and DataNodes          |
+| module            | content                                                        |
+|-------------------|----------------------------------------------------------------|
+| `interface`       | the protocols and the guarantees of each method                |
+| `errors`          | the exception hierarchy                                        |
+| `paths`           | validation of paths                                            |
+| `local_disk`      | the backend for `file:///…`                                    |
+| `webhdfs`         | the backend for `hdfs://…`, over WebHDFS                       |
+| `tls`             | TLS contexts for connections to NameNodes and DataNodes        |
 | `active_namenode` | the NameNode to try first                                      |
-| `namenode`      | what NameNodes report about themselves                           |
-| `webhdfs_http`  | WebHDFS requests, retries and failover                           |
-| `webhdfs_files` | streaming uploads and downloads                                  |
+| `namenode`        | what NameNodes report about themselves                         |
+| `webhdfs_http`    | WebHDFS requests, retries and failover                         |
+| `webhdfs_files`   | streaming uploads and downloads                                |
+| `object_storage`  | the backend for object stores                                  |
+| `object_client`   | the requests to an object store, as a port                     |
+| `obstore_client`  | the client for S3                                              |
+| `race_probe`      | verifies that conditional puts have one winner                 |
 """
 
 from __future__ import annotations
@@ -26,6 +31,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from hourmark.config.groups import StorageSettings
+from hourmark.errors import UsageError
 from hourmark.process.certificates import load_ca_certificates
 from hourmark_etl.storage.errors import (
     AccessDenied,
@@ -39,6 +45,7 @@ from hourmark_etl.storage.errors import (
     StorageError,
 )
 from hourmark_etl.storage.interface import (
+    FolderStorage,
     Storage,
     StorageEntry,
     delete_all,
@@ -46,6 +53,7 @@ from hourmark_etl.storage.interface import (
     map_concurrently,
 )
 from hourmark_etl.storage.local_disk import LocalDisk
+from hourmark_etl.storage.object_storage import ObjectStorage
 from hourmark_etl.storage.webhdfs import WebHdfs
 
 __all__ = [
@@ -53,9 +61,11 @@ __all__ = [
     "AlreadyExists",
     "BadBlocks",
     "ContentLost",
+    "FolderStorage",
     "LocalDisk",
     "NoSpace",
     "NotFound",
+    "ObjectStorage",
     "QuotaExceeded",
     "SafeMode",
     "Storage",
@@ -69,23 +79,29 @@ __all__ = [
 ]
 
 
-def open_storage(settings: StorageSettings) -> Storage:
+def open_storage(settings: StorageSettings, *, answer_seconds: int = 60) -> Storage:
     """Create the storage backend for the given settings, without connecting to the storage.
 
     Args:
-        settings: The `storage` settings. `root` is a URL `file:///…` or `hdfs://…/path`.
+        settings: The `storage` settings. `root` is a URL `file:///…`, `hdfs://…/path` or
+            `s3://bucket/path`.
+        answer_seconds: Limit of each try of a request to an object store, and the time after which
+            it is not repeated any more, in seconds. Other storages have their own limits.
 
     Returns:
-        A `LocalDisk` for a `file://` URL, otherwise a `WebHdfs`.
+        A `LocalDisk`, `WebHdfs` or `ObjectStorage`, depending on the scheme of the URL.
 
     Raises:
         ConfigError: The CA certificates in `settings.ca` cannot be loaded.
+        UsageError: The packages for this kind of storage are not installed.
     """
     if settings.root.startswith("file://"):
         return LocalDisk(root=Path(settings.root.removeprefix("file://") or "/"))
     if settings.ca is not None:
         load_ca_certificates(ssl.create_default_context(), "storage.ca", settings.ca)
     root = urlsplit(settings.root)
+    if root.scheme == "s3":
+        return _open_s3(root.netloc, root.path.strip("/"), settings, answer_seconds)
     return WebHdfs(
         filesystem=f"hdfs://{root.netloc}",
         root=root.path,
@@ -93,4 +109,25 @@ def open_storage(settings: StorageSettings) -> Storage:
         ca=settings.ca,
         user=settings.user or getpass.getuser(),
         replication=settings.replication,
+    )
+
+
+def _open_s3(
+    bucket: str, prefix: str, settings: StorageSettings, answer_seconds: int
+) -> ObjectStorage:
+    try:
+        from hourmark_etl.storage.obstore_client import S3Client  # optional, 16 MB
+    except ImportError as error:
+        raise UsageError(
+            f"storage.root is {settings.root}, but obstore is not installed ({error}); install it "
+            "with: pip install 'hourmark-etl[s3]'"
+        ) from error
+    return ObjectStorage(
+        S3Client(
+            bucket=bucket,
+            prefix=prefix,
+            endpoint=settings.s3_endpoint.rstrip("/"),
+            region=settings.s3_region,
+            answer_seconds=answer_seconds,
+        )
     )

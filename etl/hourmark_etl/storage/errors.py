@@ -71,6 +71,15 @@ class AccessDenied(StorageError):
     next_step = "check storage.user and the folder's owner and permissions"
 
 
+class ObjectAccessDenied(AccessDenied):
+    """Raised if an object store has no valid credentials of the client, or denies the request."""
+
+    next_step = (
+        "check the credentials in the environment or the role of the instance, and the policy of "
+        "the bucket"
+    )
+
+
 class NoSpace(StorageError):
     """Raised if a write fails because the storage is full.
 

@@ -1,4 +1,4 @@
-"""The interface of all storage backends.
+"""The interface of all storage backends, and of those with folders that can be renamed.
 
 Paths are relative to the root (see `paths`); a path that is not clean raises ValueError.
 Implementations are small immutable values that can be pickled, so Spark workers can use them. No
@@ -42,14 +42,17 @@ class StorageEntry:
 
 
 class Storage(Protocol):
-    """Interface of a file system with files and folders below one storage root.
+    """Interface of files and folders below one storage root.
 
+    On an object store, a folder is a common prefix of objects; it exists while it is not empty.
     Paths are relative to the root and use `/` as separator. All methods raise StorageError if the
     storage is unavailable or refuses the operation, and ValueError if a path is invalid. Instances
     are immutable, thread-safe and picklable.
     """
 
-    def write_new(self, path: str, content: bytes, *, unpublished: bool = False) -> None:
+    def write_new(
+        self, path: str, content: bytes | memoryview, *, unpublished: bool = False
+    ) -> None:
         """Create a file atomically: readers see either no file or the complete content.
 
         Parent folders are created. When the method returns, the content is as durable as the
@@ -163,6 +166,48 @@ class Storage(Protocol):
             NotFound: The folder does not exist.
         """
 
+    def move_file(self, source: str, target: str) -> None:
+        """Move a file to a path that no other caller uses.
+
+        Missing parent folders of the target are created. The target appears complete. After a crash
+        or an error, both files may exist.
+
+        Args:
+            source: Path of the existing file. No other caller may use it.
+            target: New path. No other caller may use it, and it must not exist.
+
+        Raises:
+            NotFound: The source does not exist.
+        """
+
+    def delete(self, path: str) -> None:
+        """Delete a file, or a folder with its content.
+
+        On a storage with folders, the path disappears atomically; on an object store, the objects
+        below it disappear one by one. If the path does not exist, nothing is done.
+
+        Args:
+            path: Path relative to the storage root.
+
+        Raises:
+            AccessDenied: The storage user has no permission to delete the path.
+        """
+
+    def url(self, path: str) -> str:
+        """Return the URL of a path, for messages and for readers of buckets.
+
+        Args:
+            path: Path relative to the storage root. It need not exist.
+
+        Returns:
+            A URL `hdfs://…`, `file:///…` or `s3://…`. Special characters are not escaped, as
+            `org.apache.hadoop.fs.Path` requires.
+        """
+
+
+class FolderStorage(Storage, Protocol):
+    """Interface of a storage with folders that can be renamed: HDFS, or a file system."""
+
     def make_folder(self, path: str) -> None:
         """Create a folder and its missing parents. If the folder exists, nothing is done.
 
@@ -188,28 +233,8 @@ class Storage(Protocol):
             AlreadyExists: The target exists, even as an empty folder. Nothing was changed.
         """
 
-    def delete(self, path: str) -> None:
-        """Delete a file, or a folder with its content.
-
-        The path disappears atomically. If it does not exist, nothing is done.
-
-        Args:
-            path: Path relative to the storage root.
-
-        Raises:
-            AccessDenied: The storage user has no permission to delete the path.
-        """
-
-    def url(self, path: str) -> str:
-        """Return the URL of a path, for messages.
-
-        Args:
-            path: Path relative to the storage root. It need not exist.
-
-        Returns:
-            A URL `hdfs://…` or `file:///…`. Special characters are not escaped, so that Hadoop's
-            commands accept it (`org.apache.hadoop.fs.Path`).
-        """
+    def move_file(self, source: str, target: str) -> None:
+        self.rename_new(source, target, unpublished=True)
 
 
 def list_if_exists(storage: Storage, folder: str) -> list[StorageEntry]:

@@ -27,7 +27,7 @@ from hourmark_etl.storage.errors import (
     NotFound,
     StorageError,
 )
-from hourmark_etl.storage.interface import Storage, StorageEntry
+from hourmark_etl.storage.interface import FolderStorage, StorageEntry
 from hourmark_etl.storage.paths import check_path, scratch_path
 
 _AT_FDCWD: Final = -100
@@ -49,7 +49,7 @@ _ERRORS: Final[dict[int | None, type[StorageError]]] = {
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class LocalDisk(Storage):
+class LocalDisk(FolderStorage):
     """Storage backend that stores files in a folder of the local file system.
 
     Attributes:

@@ -24,7 +24,7 @@ from typing import Any, BinaryIO, Final, Literal, cast
 from pydantic import BaseModel, Field
 
 from hourmark_etl.storage.errors import AlreadyExists, NotFound, StorageError
-from hourmark_etl.storage.interface import Storage, StorageEntry
+from hourmark_etl.storage.interface import FolderStorage, StorageEntry
 from hourmark_etl.storage.paths import check_path, parent_folder, scratch_path
 from hourmark_etl.storage.webhdfs_files import UPLOAD_BUFFER_BYTES, WINDOW_BYTES, Download, Upload
 from hourmark_etl.storage.webhdfs_http import (
@@ -64,7 +64,7 @@ class _Done(BaseModel, strict=True):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class WebHdfs(Storage):
+class WebHdfs(FolderStorage):
     """Storage backend for HDFS that uses the WebHDFS REST API.
 
     Attributes:

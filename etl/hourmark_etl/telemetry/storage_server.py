@@ -1,4 +1,7 @@
-"""Status of the storage of buckets for `hourmark status`: NameNode, DataNodes, or a local folder."""
+"""Status of the storage of buckets for `hourmark status`.
+
+It is that of a local folder, of an object store, or of HDFS with its NameNodes and DataNodes.
+"""
 
 from __future__ import annotations
 
@@ -12,37 +15,40 @@ from sqlalchemy import or_, select
 
 from hourmark.commands.server_status import LEAVE_SAFE_MODE, ServerStatus
 from hourmark.config.loading import Config
-from hourmark.errors import HourmarkError
+from hourmark.errors import HourmarkError, UsageError
 from hourmark.printing import name_some
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
+from hourmark_etl.storage import NotFound, StorageError, open_storage
 from hourmark_etl.storage.namenode import NameNodeReport, find_serving, read_namenode
 
 SILENT_S: Final = 20  # a DataNode sends a heartbeat every few seconds
 FREE_MIB_MIN: Final = 256  # `hourmark doctor` warns earlier
 FREE_PERCENT_MIN: Final = 1.0
-_ANSWER_S: Final = 5.0
+_ANSWER_S: Final = 5
 _TYPES: Final = tables.frontiers.c
 
 
 def storage_server(config: Config) -> list[ServerStatus]:
     """Return the status of the storage that contains the buckets, for `hourmark status`.
 
-    The NameNodes of HDFS are queried with a timeout of 5 seconds. Errors are part of the status and
-    are not raised.
+    Servers are queried with a timeout of 5 seconds. Errors are part of the status and are not
+    raised.
 
     Args:
         config: Configuration with the settings `storage.root` and `storage.webhdfs`.
 
     Returns:
-        One entry for the local folder or the active NameNode. Further entries for other NameNodes
-        that cannot take over, and for DataNodes that have sent no heartbeat to the NameNode for
-        more than 20 seconds. A local folder that does not exist yet is healthy, unless the ledger
-        (the ETL's state database) has closed buckets.
+        One entry for the local folder, the object store or the active NameNode. Further entries for
+        other NameNodes that cannot take over, and for DataNodes that have sent no heartbeat to the
+        NameNode for more than 20 seconds. A local folder or object store without content is
+        healthy, unless the ledger (the ETL's state database) has closed buckets.
     """
     root = config.storage.root
     if root.startswith("file://"):
         return [_local_folder(config, Path(root.removeprefix("file://")))]
+    if root.startswith("s3://"):
+        return [_object_store(config)]
     storage = config.storage
     return evaluate_namenodes(
         [read_namenode(address, _ANSWER_S, storage.ca) for address in storage.namenodes]
@@ -129,6 +135,26 @@ def _local_folder(config: Config, folder: Path) -> ServerStatus:
             "free space on its disk (docs/operate/runbooks/disk-full.md)",
         )
     return ServerStatus(name="storage", address=root, healthy=True, detail="exists")
+
+
+def _object_store(config: Config) -> ServerStatus:
+    root = config.storage.root
+    try:
+        open_storage(config.storage, answer_seconds=_ANSWER_S).list("")
+    except NotFound:
+        if _has_closed_buckets(config):
+            return _unhealthy(
+                "storage",
+                root,
+                "is empty, but according to the ledger it contains closed buckets",
+                "correct storage.root, or restore its objects; until then, no bucket closes",
+            )
+        return ServerStatus(name="storage", address=root, healthy=True, detail="not written yet")
+    except StorageError as error:
+        return _unhealthy("storage", root, error.what, error.next_step)
+    except UsageError as error:
+        return _unhealthy("storage", root, str(error), "install the package named there")
+    return ServerStatus(name="storage", address=root, healthy=True, detail="answers")
 
 
 def _has_closed_buckets(config: Config) -> bool:

@@ -114,6 +114,10 @@ def pointed(inner: T, points: FaultPoints, after: Collection[str] = ()) -> T:
     """
 
     class Pointed:
+        @property  # type: ignore[misc]
+        def __class__(self) -> type:  # closing asks for the kind of a storage
+            return type(inner)
+
         def __getattr__(self, name: str) -> Any:
             real = getattr(inner, name)
             if not callable(real) or name == "url":

@@ -75,8 +75,9 @@ class Judge:
         for event_type in TYPES:
             for hour in _BACKFILLED:
                 path = hour.bucket_path(event_type)
-                if (event_type, hour) not in self.closed and self._storage.exists(path):
-                    self._take_in(event_type, hour, self._storage.content(path))
+                content = self._storage.content(path)
+                if (event_type, hour) not in self.closed and content:
+                    self._take_in(event_type, hour, content)
                     self._seen["back-filled buckets"] += 1
                     self._check_held(event_type, hour)
             hour = FIRST_HOUR

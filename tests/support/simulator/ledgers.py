@@ -15,6 +15,7 @@ from tests.support.simulator.truth import FIRST_HOUR, config_of
 
 from hourmark.errors import Finding, Unavailable
 from hourmark_etl.buckets.reader import NotClosed
+from hourmark_etl.closing.publication.choice import open_publication
 from hourmark_etl.errors import ForeignLedger
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.recovery.first_hours import record_first_hours
@@ -63,6 +64,7 @@ class LedgerFaults:
         older = self._beside()
         shutil.copy(self._backup, older)
         database = open_ledger(config_of(older))
+        open_publication(world.storage).complete_interrupted()
         try:
             check_older_copy(world.storage, database, FIRST_HOUR.length_s)
         except ForeignLedger:

@@ -15,6 +15,7 @@ import shutil
 import threading
 import uuid
 from pathlib import Path
+from typing import cast
 
 from tests.support.clock import FakeClock
 from tests.support.memory_storage import MemoryStorage
@@ -30,6 +31,7 @@ from tests.support.simulator.hooks import (
 )
 from tests.support.simulator.judge import WOKEN, Judge
 from tests.support.simulator.ledgers import LedgerFaults, forget
+from tests.support.simulator.objects import SimulatedObjects
 from tests.support.simulator.pipeline import Pipeline
 from tests.support.simulator.producers import Producers
 from tests.support.simulator.truth import CLUSTER, FIRST_HOUR, VALUE_CHANGED, Broken, config_of
@@ -93,12 +95,21 @@ class World:
     Every action takes a number from which it draws what it needs, so a history is a list of pairs.
     """
 
-    def __init__(self, folder: Path, template: Path, *further: str) -> None:
-        """`further`: aliases of sites beside the first."""
+    def __init__(
+        self,
+        folder: Path,
+        template: Path,
+        *further: str,
+        storage: MemoryStorage | SimulatedObjects | None = None,
+    ) -> None:
+        """`further`: aliases of sites beside the first. `storage`: in memory, with folders, unless
+        another one is given.
+        """
         self.clock = FakeClock(FIRST_HOUR.start_s * 1000 + 600_000)
         self.driver_clock = DriverClock(self.clock)
         self.seen: collections.Counter[str] = collections.Counter()
-        self.storage = MemoryStorage()
+        # tests that name it know that it has folders
+        self.storage = cast(MemoryStorage, storage or MemoryStorage())
         self.ledger = folder / f"{uuid.uuid4().hex}.sqlite"
         shutil.copy(template, self.ledger)
         self.further = further
@@ -150,7 +161,11 @@ class World:
         ports = CloserDependencies(
             engine=pointed(self.engine(database), self.points, after=("prove", "compare", "write")),
             storage=pointed(
-                self.storage, self.points, after=("rename_new",)
+                self.storage,
+                self.points,
+                after=("rename_new", "write_new", "copy_file")
+                if isinstance(self.storage, SimulatedObjects)
+                else ("rename_new",),
             ),  # it happened, and nobody heard of it
             database=database,
             sites=lambda lease: self.pipeline.clusters(database, lease, self.driver_clock),

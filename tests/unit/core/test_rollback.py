@@ -46,6 +46,7 @@ KNOWS_ALL = OlderVersion(
     reads_unfinished_files=True,
     keeps_alarms=True,
     several_namenodes=True,
+    object_stores=True,
 )
 
 
@@ -114,6 +115,14 @@ def test_addresses_of_several_namenodes_are_named(older: OlderVersion) -> None:
     values = {"storage": {"webhdfs": "http://one:9870,http://two:9870"}}
     (found,) = unknown_settings("hourmark.toml", values, older)
     assert "storage.webhdfs" in found.seen and "active NameNode" in found.to_do
+    assert seen(unknown_settings("hourmark.toml", values, KNOWS_ALL)) == []
+
+
+@pytest.mark.parametrize("older", VERSIONS.values(), ids=VERSIONS)
+def test_a_root_on_an_object_store_is_named(older: OlderVersion) -> None:
+    values = {"storage": {"root": "s3://events/hourmark"}}
+    (found,) = unknown_settings("hourmark.toml", values, older)
+    assert "storage.root" in found.seen and "another root on HDFS" in found.to_do
     assert seen(unknown_settings("hourmark.toml", values, KNOWS_ALL)) == []
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from tests.support.memory_storage import MemoryStorage
+from tests.support.object_clients import memory_objects
+from tests.support.simulator.objects import DictionaryClient
 
 from hourmark.clock import SystemClock
 from hourmark.config.groups import StorageSettings as Settings
@@ -21,25 +23,31 @@ from hourmark_etl.storage import (
     AccessDenied,
     AlreadyExists,
     NoSpace,
+    ObjectStorage,
     StorageEntry,
     list_if_exists,
 )
+from hourmark_etl.storage.errors import ObjectAccessDenied
 
 
 class WritesOver(MemoryStorage):
     """A store that ignores conditions."""
 
-    def write_new(self, path: str, content: bytes, *, unpublished: bool = False) -> None:
+    def write_new(
+        self, path: str, content: bytes | memoryview, *, unpublished: bool = False
+    ) -> None:
         try:
             super().write_new(path, content)
         except AlreadyExists:
-            self._files[path] = content
+            self._files[path] = bytes(content)
 
 
 class RefusesAfterwards(WritesOver):
     """It says no, and has done it."""
 
-    def write_new(self, path: str, content: bytes, *, unpublished: bool = False) -> None:
+    def write_new(
+        self, path: str, content: bytes | memoryview, *, unpublished: bool = False
+    ) -> None:
         stood = self.exists(path)
         super().write_new(path, content)
         if stood:
@@ -66,7 +74,9 @@ class RenamesOntoEmpty(MemoryStorage):
 class Full(MemoryStorage):
     """After a first file."""
 
-    def write_new(self, path: str, content: bytes, *, unpublished: bool = False) -> None:
+    def write_new(
+        self, path: str, content: bytes | memoryview, *, unpublished: bool = False
+    ) -> None:
         if self._files:
             raise NoSpace(path, self.url(path), "no space")
         super().write_new(path, content)
@@ -75,7 +85,9 @@ class Full(MemoryStorage):
 class ReadOnly(MemoryStorage):
     """For this user."""
 
-    def write_new(self, path: str, content: bytes, *, unpublished: bool = False) -> None:
+    def write_new(
+        self, path: str, content: bytes | memoryview, *, unpublished: bool = False
+    ) -> None:
         raise AccessDenied(path, self.url(path), "no right")
 
 
@@ -156,3 +168,43 @@ def test_what_a_doctor_that_was_ended_left_behind_is_found(
         found.seen == "a doctor that was ended left _doctor-1 behind"
         and f"{tmp_path}/_doctor-1" in found.to_do
     )
+
+
+def asked_of_objects(
+    storage: ObjectStorage, monkeypatch: pytest.MonkeyPatch
+) -> list[DoctorCheckResult]:
+    monkeypatch.setattr(storage_check, "open_storage", lambda _: storage)
+    return list(storage_check.check_storage(Config(storage=Settings(root="s3://bucket/root"))))
+
+
+def test_an_object_store_is_tried_by_a_race_even_if_nothing_was_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    storage = memory_objects()
+    for number in range(2):
+        listed, raced = asked_of_objects(storage, monkeypatch)
+        assert listed.verdict is raced.verdict is CheckStatus.PASSED
+        assert "exactly one" in raced.seen
+        storage.write_new(f"click/{number}", b"")
+    assert [entry.name for entry in storage.list("")] == ["click"], "the probe leaves nothing"
+
+
+def test_an_object_store_that_ignores_conditions_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Ignoring(DictionaryClient):
+        def put_new(self, key: str, content: bytes | memoryview, write_id: str) -> bool:
+            self.objects.pop(key, None)
+            return super().put_new(key, content, write_id)
+
+    storage = ObjectStorage(Ignoring(), retry_pauses_s=())
+    *_, raced = asked_of_objects(storage, monkeypatch)
+    assert raced.verdict is CheckStatus.FINDING and "If-None-Match" in raced.seen
+
+
+def test_an_object_store_that_denies_writing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Denying(DictionaryClient):
+        def put_new(self, key: str, content: bytes | memoryview, write_id: str) -> bool:
+            raise ObjectAccessDenied(key, self.url(key), "403 Forbidden")
+
+    *_, raced = asked_of_objects(ObjectStorage(Denying()), monkeypatch)
+    assert raced.verdict is CheckStatus.FINDING and "403" in raced.seen
+    assert "credentials" in raced.to_do

@@ -59,6 +59,7 @@ GUIDES = (
     "spark-standalone",
     "yarn",
     "production-hdfs",
+    "s3",
     "kubernetes",
 )
 TEXTS = {name: (FOLDER / f"{name}.md").read_text() for name in GUIDES}
@@ -161,7 +162,9 @@ def test_a_guide_prints_what_it_shows(name: str, site: Site) -> None:
 
 
 @pytest.mark.parametrize("name", GUIDES)
-def test_a_block_of_settings_is_valid(name: str) -> None:
+def test_a_block_of_settings_is_valid(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in re.findall(r"\$\{env:(\w+)\}", TEXTS[name]):
+        monkeypatch.setenv(variable, "value")
     for block in code_blocks(TEXTS[name], "toml"):
         read = tomllib.loads(block)
         if read.keys() <= Config.model_fields.keys():

@@ -19,7 +19,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 # A string or a list of strings, any of which an event may have; if absent, it is not checked.
 OneOrMore = Annotated[
@@ -338,6 +346,13 @@ class Expectations(_ExpectationModel):
     forced: dict[str, list[str]] = Field(
         {}, description="hours that may have the grade forced, by type"
     )
+
+    @field_validator("root")
+    @classmethod
+    def _is_in_hdfs(cls, value: str) -> str:
+        if "://" in value and not value.startswith("hdfs://"):
+            raise ValueError("allowed: a path in HDFS; the judge cannot read other storages")
+        return value
 
 
 def read_expectations(file: Path) -> Expectations:

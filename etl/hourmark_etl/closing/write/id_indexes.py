@@ -62,7 +62,7 @@ def publish_indexes(
             {(run.path, w.index_digest) for w in kept_files for run in w.index}
         ):
             moved[path] = published_index_path(path, digest, attempt, now_ms)
-            storage.rename_new(path, moved[path])
+            storage.move_file(path, moved[path])
     except StorageError as error:
         _LOG.warning(
             "event ids of this round's buckets are not indexed, so lookups for late events will "

@@ -10,6 +10,7 @@ from hourmark.config.loading import Config
 from hourmark.config.redaction import redact_setting
 from hourmark.errors import Unavailable
 from hourmark_etl.buckets.reader import find_marker, list_types
+from hourmark_etl.buckets.selections import find_interrupted, selection_path
 from hourmark_etl.errors import LostLedger, NoLedger
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
@@ -94,9 +95,9 @@ def _refuse_lost(config: Config, what: str, *, must_know: bool) -> None:
     rebuild = f"`hourmark ledger rebuild --into {redact_setting(config.etl.ledger)}`"
     storage = open_storage(config.storage)
     try:
-        marker = next(
-            filter(None, (find_marker(storage, event_type) for event_type in list_types(storage))),
-            None,
+        markers = (find_marker(storage, event_type) for event_type in list_types(storage))
+        marker = next(filter(None, markers), None) or next(
+            (selection_path(*hour) for hour in find_interrupted(storage)), None
         )
     except StorageError as error:
         if not must_know:

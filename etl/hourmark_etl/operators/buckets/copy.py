@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import click
 
@@ -23,7 +23,13 @@ from hourmark_etl.operators.buckets.listing import BucketSelection
 from hourmark_etl.operators.buckets.text import format_table
 from hourmark_etl.operators.dead_letter_reader import ReadProgress
 from hourmark_etl.options import parse_first_hour, parse_last_hour, print_lines
-from hourmark_etl.storage import Storage, StorageError, open_storage
+from hourmark_etl.storage import (
+    FolderStorage,
+    ObjectStorage,
+    Storage,
+    StorageError,
+    open_storage,
+)
 from hourmark_etl.storage.folders import (
     INDEX_FOLDER,
     LEDGER_FOLDER,
@@ -83,8 +89,8 @@ def copy(
     """Copy closed buckets to another storage, and verify each byte of the copy.
 
     Each file is compared with the digest in the marker of its bucket, and read back from the
-    target. A bucket appears on the target with one rename. The command never replaces anything on the
-    target, and deletes nothing on the source. If it is interrupted, run it again: buckets that the
+    target. A bucket appears on the target with one rename, so the target must be HDFS or a local
+    folder. The command never replaces anything on the target, and deletes nothing on the source. If it is interrupted, run it again: buckets that the
     target has, or has removed by its own retention, are not copied again.
 
     Tombstones of removed buckets are also copied unless the target has the buckets, so the chain of
@@ -103,7 +109,7 @@ def copy(
     """
     if dry_run and etl_files:
         raise UsageError("--dry-run lists only buckets; omit --etl-files")
-    source, target = open_storage(config.storage), open_storage(load_config(to_config).storage)
+    source, target = open_storage(config.storage), _open_target(to_config)
     _check_roots(source, target, to_config)
     selection = BucketSelection(
         patterns=(*patterns, *filter(None, [event_type])),
@@ -132,6 +138,18 @@ def copy(
         _print_result(rows, internal, problems, as_json=as_json, dry_run=dry_run)
     if problems:
         raise Finding("; ".join(problems))
+
+
+def _open_target(to_config: Path) -> FolderStorage:
+    target = open_storage(load_config(to_config).storage)
+    if isinstance(target, ObjectStorage):
+        raise UsageError(
+            f"storage.root of {to_config} is {target.url('')}, but buckets cannot be copied to an "
+            "object store, because the copy is published with a rename. Copy to HDFS or to a local "
+            "folder; to continue on an object store, use a new root and a new ledger "
+            "(docs/how-to/s3.md)"
+        )
+    return cast(FolderStorage, target)  # each other storage has folders
 
 
 def _check_roots(source: Storage, target: Storage, to_config: Path) -> None:

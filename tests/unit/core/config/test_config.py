@@ -251,3 +251,12 @@ def test_a_wrong_value_is_named_with_what_is_allowed(monkeypatch: pytest.MonkeyP
         match=r"parsing\.bucket_seconds = '7': .*allowed: 3600, or, for tests, whole minutes",
     ):
         said()
+
+
+def test_files_that_s3_cannot_copy_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "hourmark.toml"
+    file.write_text(f"[etl]\ntarget_file_bytes = {5 << 30}\n")
+    assert load_config(file).etl.target_file_bytes == 5 << 30
+    file.write_text(f'{file.read_text()}[storage]\nroot = "s3://bucket"\n')
+    with pytest.raises(ConfigError, match=r"\n  etl.target_file_bytes is 5368709120, but .* S3"):
+        load_config(file)

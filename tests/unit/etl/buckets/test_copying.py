@@ -24,13 +24,13 @@ from hourmark_etl.buckets.copying import (
 from hourmark_etl.buckets.reader import BucketRemoved, list_hours, read_marker
 from hourmark_etl.buckets.verify import verify_bucket
 from hourmark_etl.recovery.storage_scan import read_chain
-from hourmark_etl.storage import Storage
+from hourmark_etl.storage import FolderStorage, Storage
 
 HOURS = hours_of("2026-11-01T22", "2026-11-01T23", "2026-11-02T05", "2026-11-03T00")
 NOW_MS = Hour.parse("2026-11-05T00").start_s * 1000  # with 2 days, only the last one is kept
 
 
-def _copy(source: Storage, target: Storage, run: str = "run") -> list[CopyOutcome]:
+def _copy(source: Storage, target: FolderStorage, run: str = "run") -> list[CopyOutcome]:
     copier = BucketCopier(source, target, run)
     copier.copy_tombstones(TYPE)
     outcomes = [
@@ -158,8 +158,10 @@ def test_a_damaged_file_of_the_source_is_not_published(source: MemoryStorage) ->
 
 def test_what_the_target_stores_otherwise_is_not_published(source: MemoryStorage) -> None:
     class Corrupting(MemoryStorage):
-        def write_new(self, path: str, content: bytes, *, unpublished: bool = False) -> None:
-            damaged = content[:-1] + b"x" if path.endswith(".avro") else content
+        def write_new(
+            self, path: str, content: bytes | memoryview, *, unpublished: bool = False
+        ) -> None:
+            damaged = bytes(content[:-1]) + b"x" if path.endswith(".avro") else content
             super().write_new(path, damaged, unpublished=unpublished)
 
     target = Corrupting()

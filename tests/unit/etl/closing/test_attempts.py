@@ -14,8 +14,13 @@ from hourmark.errors import Finding
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
 from hourmark_etl.buckets.reader import read_manifest
-from hourmark_etl.closing.attempts import prepare_bucket, publish_folder, publish_prepared
 from hourmark_etl.closing.bucket_manifest import build_manifest
+from hourmark_etl.closing.publication.attempts import (
+    prepare_bucket,
+    publish_folder,
+    publish_prepared,
+)
+from hourmark_etl.closing.publication.port import PreparedBucket
 from hourmark_etl.model import Frontier
 from hourmark_etl.storage import WebHdfs
 
@@ -51,7 +56,7 @@ def prepared(world: World, hdfs: FakeHdfs, hour: Hour) -> tuple[Frontier, Manife
         now_ms=hour.end_ms,
     )
     hdfs.asked.clear()
-    prepare_bucket(world.storage, f, written, manifest)
+    prepare_bucket(world.folders, f, written, manifest)
     return f, manifest
 
 
@@ -59,10 +64,10 @@ def test_a_bucket_takes_six_requests_and_its_rename_three(world: World, hdfs: Fa
     first, second = hour_at(0), hour_at(1)
     bucket = prepared(world, hdfs, first)
     assert hdfs.asked == PREPARED
-    publish_prepared(world.storage, *bucket)
+    publish_prepared(world.folders, *bucket)
     bucket = prepared(world, hdfs, second)
     hdfs.asked.clear()
-    assert publish_prepared(world.storage, *bucket) == bucket[1]
+    assert publish_prepared(world.folders, *bucket) == bucket[1]
     assert hdfs.asked == FOLDER
     assert read_manifest(world.storage, "click", second) == bucket[1]
 
@@ -70,21 +75,21 @@ def test_a_bucket_takes_six_requests_and_its_rename_three(world: World, hdfs: Fa
 def test_all_buckets_of_a_new_day_take_three_requests_together(
     world: World, hdfs: FakeHdfs
 ) -> None:
-    world.storage.make_folder("click")
+    world.folders.make_folder("click")
     buckets = [prepared(world, hdfs, hour_at(n)) for n in range(3)]
     hdfs.asked.clear()
-    assert publish_folder(world.storage, buckets)
+    assert publish_folder(world.folders, [PreparedBucket(*of) for of in buckets])
     assert hdfs.asked == FOLDER
     for f, manifest in buckets:
         assert read_manifest(world.storage, "click", f.hour) == manifest
 
 
 def test_a_day_that_has_a_folder_is_left_as_it_is(world: World, hdfs: FakeHdfs) -> None:
-    publish_prepared(world.storage, *prepared(world, hdfs, hour_at(0)))
+    publish_prepared(world.folders, *prepared(world, hdfs, hour_at(0)))
     bucket = prepared(world, hdfs, hour_at(1))
-    assert not publish_folder(world.storage, [bucket])
+    assert not publish_folder(world.folders, [PreparedBucket(*bucket)])
     assert not world.storage.exists(hour_at(1).bucket_path("click"))
-    assert publish_prepared(world.storage, *bucket) == bucket[1]
+    assert publish_prepared(world.folders, *bucket) == bucket[1]
 
 
 def test_a_marker_that_is_stored_in_part_is_not_published(world: World, hdfs: FakeHdfs) -> None:
@@ -103,7 +108,7 @@ def test_a_marker_that_is_stored_in_part_is_not_published(world: World, hdfs: Fa
     )
     hdfs.stored_max = 100
     with pytest.raises(Finding, match="but the manifest lists"):
-        prepare_bucket(world.storage, frontier(hour), written, manifest)
+        prepare_bucket(world.folders, frontier(hour), written, manifest)
 
 
 def test_a_container_that_is_stored_in_part_is_found_by_who_wrote_it(

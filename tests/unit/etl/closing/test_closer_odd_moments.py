@@ -299,7 +299,7 @@ def test_an_override_for_all_types_waits_for_a_sealed_hour_because_its_close_wou
         send(world, ["click", "view"], FIRST_HOUR.start_s * 1000 + n)
         world.producers.report(0)
     until(world, FIRST_HOUR)
-    monkeypatch.setattr("hourmark_etl.closing.publishing.publish_prepared", killed)
+    monkeypatch.setattr("hourmark_etl.closing.publication.attempts.publish_prepared", killed)
     with pytest.raises(Killed):
         settle(world)
     monkeypatch.undo()

@@ -23,7 +23,7 @@ from hourmark.records.manifest import MARKER, PARQUET_FOLDER, Manifest
 from hourmark_etl.buckets.parquet_rows import DatumConverter
 from hourmark_etl.buckets.reader import read_manifest
 from hourmark_etl.buckets.verify import BucketFault, verify_bucket
-from hourmark_etl.closing.attempts import prepare_bucket
+from hourmark_etl.closing.publication.attempts import prepare_bucket
 from hourmark_etl.closing.write import parquet_files, writing
 from hourmark_etl.closing.write.containers import ContainerSet, WrittenHour
 from hourmark_etl.closing.write.parquet_files import verify_written_parquet
@@ -191,7 +191,7 @@ def test_an_attempt_without_one_of_its_parquet_files_is_not_published(world: Wor
     written = world.write(HOUR, groups)
     manifest = close_mixed_bucket(world).model_copy(update={"attempt": "two"})
     with pytest.raises(Finding, match="the attempt is not published"):
-        prepare_bucket(world.storage, frontier(HOUR), without_parquet(written), manifest)
+        prepare_bucket(world.folders, frontier(HOUR), without_parquet(written), manifest)
 
 
 def without_parquet(written: WrittenHour) -> WrittenHour:
@@ -242,7 +242,9 @@ class KillingStorage(MemoryStorage):
             raise Killed
         return result
 
-    def write_new(self, path: str, content: bytes, *, unpublished: bool = False) -> None:
+    def write_new(
+        self, path: str, content: bytes | memoryview, *, unpublished: bool = False
+    ) -> None:
         self._killed(lambda: MemoryStorage.write_new(self, path, content))
 
     def rename_new(self, source: str, target: str, *, unpublished: bool = False) -> None:

@@ -16,15 +16,16 @@ from tests.support.simulator.truth import FIRST_HOUR
 from tests.support.simulator.world import World
 
 from hourmark.records.hours import Hour
-from hourmark.records.manifest import MARKER, Manifest, PreviousMarker
+from hourmark.records.manifest import MARKER, PreviousMarker
 from hourmark_etl.buckets.reader import read_marker
-from hourmark_etl.closing.attempts import publish_folder
 from hourmark_etl.closing.engine import Engine
+from hourmark_etl.closing.publication.attempts import publish_folder
+from hourmark_etl.closing.publication.port import PreparedBucket
 from hourmark_etl.closing.publishing import Publisher, PublishResult
 from hourmark_etl.ledger.frontiers import record_closed_hours
 from hourmark_etl.model import Frontier, HourState
 from hourmark_etl.recovery.check import check_markers
-from hourmark_etl.storage import SafeMode, Storage
+from hourmark_etl.storage import FolderStorage, SafeMode
 from hourmark_etl.storage.folders import ATTEMPTS_FOLDER
 
 # Two hours of a day, and three of a later one.
@@ -217,13 +218,13 @@ def test_a_closer_that_is_killed_between_two_days_leaves_the_first_one_whole(
 ) -> None:
     days = list[str]()
 
-    def publish_first(storage: Storage, buckets: Sequence[tuple[Frontier, Manifest]]) -> bool:
+    def publish_first(storage: FolderStorage, buckets: Sequence[PreparedBucket]) -> bool:
         if days:
             raise Killed
-        days.append(buckets[0][1].hour)
+        days.append(buckets[0].manifest.hour)
         return publish_folder(storage, buckets)
 
-    monkeypatch.setattr("hourmark_etl.closing.publishing.publish_folder", publish_first)
+    monkeypatch.setattr("hourmark_etl.closing.publication.attempts.publish_folder", publish_first)
     with pytest.raises(Killed):
         settle(old)
     monkeypatch.undo()

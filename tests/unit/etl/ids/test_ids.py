@@ -76,7 +76,7 @@ def put_index(storage: Storage, buckets: Mapping[str, list[bytes]]) -> dict[str,
             index.write(event_type, 0, own) for event_type, own in zip(buckets, rows, strict=True)
         ]
         index.finish()
-    storage.rename_new("written.ids", path := f"index-{index.digest}.ids")
+    storage.move_file("written.ids", path := f"index-{index.digest}.ids")
     return {
         event_type: ClosedBucket(
             event_type=event_type,

@@ -7,6 +7,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 from tests.support.bucket_chains import expire_days
@@ -23,7 +24,7 @@ from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.recovery.check import check_markers
 from hourmark_etl.recovery.first_hours import FirstHours, read_first_hours, record_first_hours
 from hourmark_etl.recovery.markers import check_older_copy
-from hourmark_etl.storage import AccessDenied, BadBlocks
+from hourmark_etl.storage import AccessDenied, BadBlocks, FolderStorage
 from hourmark_etl.storage.interface import StorageEntry
 
 
@@ -146,7 +147,7 @@ def test_a_new_ledger_on_an_old_root_is_refused(
     ],
 )
 def test_folders_without_a_marker_say_nothing_of_the_ledger(life: Life, stray: str) -> None:
-    life.storage.make_folder(stray)
+    cast(FolderStorage, life.storage).make_folder(stray)
     check(life)
 
 
@@ -234,7 +235,7 @@ def test_the_last_marker_of_a_type_that_cannot_be_read_stops_no_driver(
 def test_a_folder_of_somebody_else_that_may_not_be_looked_into_stops_no_driver(
     life: Life, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    life.storage.make_folder("tmp")
+    cast(FolderStorage, life.storage).make_folder("tmp")
     real = life.storage.list
 
     def listed(folder: str) -> list[StorageEntry]:

@@ -137,9 +137,7 @@ def put_index(storage: Storage, attempt: str, buckets: Sequence[tuple[str, Hour]
         for event_type, hour in buckets:
             index.write(event_type, hour.start_s, np.zeros((5, SIZE), np.uint8))
         index.finish()
-    storage.rename_new(
-        "written.ids", path := published_index_path("task", index.digest, attempt, 0)
-    )
+    storage.move_file("written.ids", path := published_index_path("task", index.digest, attempt, 0))
     return path
 
 

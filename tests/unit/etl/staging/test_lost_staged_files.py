@@ -27,13 +27,13 @@ from tests.support.simulator.world import World
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, events_topic
 from hourmark.records.manifest import Manifest
-from hourmark_etl.closing.attempts import publish_prepared
+from hourmark_etl.closing.publication.attempts import publish_prepared
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ledger.digests import find_damaged_rows
 from hourmark_etl.ledger.partitions.offset_gaps import accepted_gaps
 from hourmark_etl.model import Frontier, HourState
 from hourmark_etl.recovery.check import check_groups
-from hourmark_etl.storage import Storage
+from hourmark_etl.storage import FolderStorage
 
 pytestmark = pytest.mark.slow
 
@@ -267,7 +267,7 @@ def test_a_closer_that_had_written_the_hour_whole_may_still_publish_it(
     class Paused(Exception):
         pass
 
-    def publish_late(storage: Storage, f: Frontier, manifest: Manifest) -> Manifest:
+    def publish_late(storage: FolderStorage, f: Frontier, manifest: Manifest) -> Manifest:
         """All is written; then the file is lost, an override gives it up, and only then the rename
         comes.
         """
@@ -287,7 +287,7 @@ def test_a_closer_that_had_written_the_hour_whole_may_still_publish_it(
             raise Paused
         return publish_prepared(storage, f, manifest)
 
-    monkeypatch.setattr("hourmark_etl.closing.publishing.publish_prepared", publish_late)
+    monkeypatch.setattr("hourmark_etl.closing.publication.attempts.publish_prepared", publish_late)
     until(world, FIRST_HOUR)
     with pytest.raises(Paused):
         settle(world)

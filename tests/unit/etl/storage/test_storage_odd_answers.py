@@ -18,8 +18,8 @@ from hourmark_etl.storage import (
     AlreadyExists,
     BadBlocks,
     ContentLost,
+    FolderStorage,
     NotFound,
-    Storage,
     StorageEntry,
     StorageError,
     WebHdfs,
@@ -39,7 +39,7 @@ class Case:
     """
 
     operation: str
-    act: Callable[[Storage], object]
+    act: Callable[[FolderStorage], object]
     result: object
     happened: Callable[[FakeHdfs], bool]
 
@@ -179,7 +179,7 @@ def soon(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.operation)
 def test_success_exactly_if_it_happened(
-    hdfs: FakeHdfs, storage: Storage, case: Case, odd: str, times: int
+    hdfs: FakeHdfs, storage: FolderStorage, case: Case, odd: str, times: int
 ) -> None:
     hdfs.names |= {FOLDER: None, "/root/file": b"content"}
     hdfs.troubles = [(case.operation, ODD[odd])] * times
@@ -202,7 +202,7 @@ def test_success_exactly_if_it_happened(
 @pytest.mark.parametrize("times", [1, 99], ids=["once", "for ever"])
 @pytest.mark.parametrize("odd", ODD)
 def test_what_stood_before_stays_and_is_never_ours(
-    hdfs: FakeHdfs, storage: Storage, odd: str, times: int
+    hdfs: FakeHdfs, storage: FolderStorage, odd: str, times: int
 ) -> None:
     hdfs.names |= {FOLDER: None, "/root/new/target": b"other"}
     hdfs.troubles = [("RENAME", ODD[odd])] * times
@@ -211,7 +211,9 @@ def test_what_stood_before_stays_and_is_never_ours(
     assert hdfs.names[FOLDER] is None and hdfs.names["/root/new/target"] == b"other"
 
 
-def test_where_a_datanode_is_down_another_is_asked_for(hdfs: FakeHdfs, storage: Storage) -> None:
+def test_where_a_datanode_is_down_another_is_asked_for(
+    hdfs: FakeHdfs, storage: FolderStorage
+) -> None:
     hdfs.names["/root/file"] = b"content"
 
     def down(handler: Handler, _: str) -> bool:
@@ -226,7 +228,7 @@ def test_where_a_datanode_is_down_another_is_asked_for(hdfs: FakeHdfs, storage: 
     assert hdfs.names["/root/new"] == b"content"
 
 
-def test_a_dead_datanode_restarts_the_staging_query(hdfs: FakeHdfs, storage: Storage) -> None:
+def test_a_dead_datanode_restarts_the_staging_query(hdfs: FakeHdfs, storage: FolderStorage) -> None:
     hdfs.troubles = [("CREATE", ODD["307 to a dead DataNode"])] * 99
     with pytest.raises(StorageError, match="ConnectionRefusedError") as caught:
         storage.write_new("new", b"content")
@@ -246,7 +248,7 @@ def no_hosts(handler: Handler, _: str) -> bool:
 
 
 def test_a_file_without_any_replica_is_lost_by_the_namenodes_own_word(
-    hdfs: FakeHdfs, storage: Storage
+    hdfs: FakeHdfs, storage: FolderStorage
 ) -> None:
     hdfs.names["/root/file"] = b"content"
     hdfs.troubles = [("OPEN", check_blocks), ("GETFILEBLOCKLOCATIONS", no_hosts)]
@@ -255,7 +257,9 @@ def test_a_file_without_any_replica_is_lost_by_the_namenodes_own_word(
     assert isinstance(caught.value, ContentLost)
 
 
-def test_a_file_whose_replicas_are_all_corrupt_is_lost(hdfs: FakeHdfs, storage: Storage) -> None:
+def test_a_file_whose_replicas_are_all_corrupt_is_lost(
+    hdfs: FakeHdfs, storage: FolderStorage
+) -> None:
     """A DataNode breaks off where a checksum fails, and tells the NameNode."""
     hdfs.names["/root/file"] = b"content"
     hdfs.troubles = [("OPEN data", broken_off)] * 9
@@ -264,7 +268,7 @@ def test_a_file_whose_replicas_are_all_corrupt_is_lost(hdfs: FakeHdfs, storage: 
         storage.read("file")
 
 
-def test_no_file_is_lost_while_no_datanode_lives(hdfs: FakeHdfs, storage: Storage) -> None:
+def test_no_file_is_lost_while_no_datanode_lives(hdfs: FakeHdfs, storage: FolderStorage) -> None:
     """The NameNode says the same of every file then."""
     hdfs.names["/root/file"] = b"content"
     hdfs.lives = False

@@ -14,11 +14,11 @@ from hourmark.config.groups import StorageSettings
 from hourmark_etl.storage import (
     AccessDenied,
     AlreadyExists,
+    FolderStorage,
     NoSpace,
     NotFound,
     QuotaExceeded,
     SafeMode,
-    Storage,
     StorageError,
     WebHdfs,
     open_storage,
@@ -50,7 +50,7 @@ def test_settings_name_the_backend() -> None:
     )
 
 
-def test_a_lost_question_is_asked_again(hdfs: FakeHdfs, storage: Storage) -> None:
+def test_a_lost_question_is_asked_again(hdfs: FakeHdfs, storage: FolderStorage) -> None:
     hdfs.names["/root/file"] = b"content"
     hdfs.troubles = [("GETFILESTATUS", lost), ("OPEN", lost)]
     assert storage.read("file") == b"content"
@@ -60,7 +60,7 @@ def test_a_lost_question_is_asked_again(hdfs: FakeHdfs, storage: Storage) -> Non
     assert hdfs.names == {"/root": None, "/root/folder": None}
 
 
-def test_questions_are_bounded(hdfs: FakeHdfs, storage: Storage) -> None:
+def test_questions_are_bounded(hdfs: FakeHdfs, storage: FolderStorage) -> None:
     hdfs.troubles = [("GETFILESTATUS", lost)] * 9
     with pytest.raises(StorageError, match="no response from 127") as caught:
         storage.size("file")
@@ -72,7 +72,7 @@ def test_questions_are_bounded(hdfs: FakeHdfs, storage: Storage) -> None:
 
 @pytest.mark.parametrize("exception", ["StandbyException", "RetriableException"])
 def test_a_namenode_that_says_later_is_asked_again(
-    hdfs: FakeHdfs, storage: Storage, exception: str
+    hdfs: FakeHdfs, storage: FolderStorage, exception: str
 ) -> None:
     hdfs.troubles = [("GETFILESTATUS", refusing(403, exception))]
     assert storage.exists("")
@@ -101,7 +101,7 @@ def test_a_namenode_that_says_later_is_asked_again(
 @pytest.mark.parametrize("operation", ["CREATE", "CREATE data", "RENAME"])
 def test_what_hdfs_refuses_is_clear(
     hdfs: FakeHdfs,
-    storage: Storage,
+    storage: FolderStorage,
     operation: str,
     answer: tuple[int, str, str],
     error: type[StorageError],
@@ -115,7 +115,7 @@ def test_what_hdfs_refuses_is_clear(
 
 
 def test_an_answer_without_reason_is_an_error_all_the_same(
-    hdfs: FakeHdfs, storage: Storage
+    hdfs: FakeHdfs, storage: FolderStorage
 ) -> None:
     def trouble(handler: Handler, _: str) -> bool:
         handler.answer(418, content=b"<html>\xff")
@@ -126,7 +126,7 @@ def test_an_answer_without_reason_is_an_error_all_the_same(
         storage.exists("file")
 
 
-def test_a_short_read_is_never_a_result(hdfs: FakeHdfs, storage: Storage) -> None:
+def test_a_short_read_is_never_a_result(hdfs: FakeHdfs, storage: FolderStorage) -> None:
     hdfs.names["/root/file"] = b"content"
 
     def short(handler: Handler, _: str) -> bool:
@@ -140,21 +140,23 @@ def test_a_short_read_is_never_a_result(hdfs: FakeHdfs, storage: Storage) -> Non
         storage.read("file")
 
 
-def test_an_upload_that_breaks_off_publishes_nothing(hdfs: FakeHdfs, storage: Storage) -> None:
+def test_an_upload_that_breaks_off_publishes_nothing(
+    hdfs: FakeHdfs, storage: FolderStorage
+) -> None:
     hdfs.troubles = [("CREATE data", lost)]
     with pytest.raises(StorageError, match="ended the upload"):
         storage.write_new("file", b"x" * 30_000_000)
     assert "/root/file" not in hdfs.names
 
 
-def test_an_upload_stored_in_part_publishes_nothing(hdfs: FakeHdfs, storage: Storage) -> None:
+def test_an_upload_stored_in_part_publishes_nothing(hdfs: FakeHdfs, storage: FolderStorage) -> None:
     hdfs.stored_max = 4
     with pytest.raises(StorageError, match="100 bytes were sent, but 4 are stored"):
         storage.write_new("file", b"x" * 100)
     assert "/root/file" not in hdfs.names
 
 
-def rename(hdfs: FakeHdfs, storage: Storage, *troubles: Trouble) -> None:
+def rename(hdfs: FakeHdfs, storage: FolderStorage, *troubles: Trouble) -> None:
     """Of a folder, each try with its trouble."""
     hdfs.names["/root/source"] = None
     hdfs.troubles = [("RENAME", trouble) for trouble in troubles]
@@ -170,7 +172,7 @@ WRITTEN = [
 
 
 def test_a_file_into_a_folder_that_is_there_takes_four_requests(
-    hdfs: FakeHdfs, storage: Storage
+    hdfs: FakeHdfs, storage: FolderStorage
 ) -> None:
     """Closing is as fast as its requests are few: a folder is made only where it is missed, and
     Hadoop's word is taken.
@@ -192,7 +194,7 @@ def test_a_file_into_a_folder_that_is_there_takes_four_requests(
 
 
 def test_a_file_that_nobody_looks_for_takes_two_requests_and_two_to_read(
-    hdfs: FakeHdfs, storage: Storage
+    hdfs: FakeHdfs, storage: FolderStorage
 ) -> None:
     storage.write_new("attempt/file", b"content", unpublished=True)
     assert hdfs.asked == ["CREATE", "CREATE data"]
@@ -201,7 +203,9 @@ def test_a_file_that_nobody_looks_for_takes_two_requests_and_two_to_read(
     assert hdfs.asked == ["OPEN", "OPEN data"]
 
 
-def test_a_file_that_nobody_else_moves_takes_one_request(hdfs: FakeHdfs, storage: Storage) -> None:
+def test_a_file_that_nobody_else_moves_takes_one_request(
+    hdfs: FakeHdfs, storage: FolderStorage
+) -> None:
     storage.write_new("attempt/file", b"content", unpublished=True)
     hdfs.asked.clear()
     storage.rename_new("attempt/file", "attempt/moved", unpublished=True)
@@ -212,7 +216,7 @@ def test_a_file_that_nobody_else_moves_takes_one_request(hdfs: FakeHdfs, storage
 
 @pytest.mark.parametrize("troubles", [[lost], [done_but_lost], [lost, done_but_lost]])
 def test_nor_is_it_looked_at_before_where_an_answer_is_lost(
-    hdfs: FakeHdfs, storage: Storage, troubles: list[Trouble]
+    hdfs: FakeHdfs, storage: FolderStorage, troubles: list[Trouble]
 ) -> None:
     storage.write_new("attempt/file", b"content", unpublished=True)
     hdfs.troubles = [("RENAME", trouble) for trouble in troubles]
@@ -223,7 +227,7 @@ def test_nor_is_it_looked_at_before_where_an_answer_is_lost(
 
 @pytest.mark.parametrize("operation", ["CREATE", "CREATE data"])
 def test_of_a_file_that_nobody_looks_for_nothing_is_left_either(
-    hdfs: FakeHdfs, storage: Storage, operation: str
+    hdfs: FakeHdfs, storage: FolderStorage, operation: str
 ) -> None:
     hdfs.troubles = [(operation, refusing(403, "AccessControlException"))]
     with pytest.raises(AccessDenied):
@@ -231,7 +235,7 @@ def test_of_a_file_that_nobody_looks_for_nothing_is_left_either(
     assert not storage.exists("file")
 
 
-def test_nor_is_what_stood_there_before_removed(hdfs: FakeHdfs, storage: Storage) -> None:
+def test_nor_is_what_stood_there_before_removed(hdfs: FakeHdfs, storage: FolderStorage) -> None:
     storage.write_new("file", b"first")
     hdfs.troubles = [("CREATE data", refusing(403, "FileAlreadyExistsException"))]
     with pytest.raises(AlreadyExists):
@@ -241,7 +245,7 @@ def test_nor_is_what_stood_there_before_removed(hdfs: FakeHdfs, storage: Storage
 
 @pytest.mark.parametrize("trouble", [lost, done_but_lost])
 def test_a_lost_rename_into_a_folder_that_is_missed_is_asked_again(
-    hdfs: FakeHdfs, storage: Storage, trouble: Trouble
+    hdfs: FakeHdfs, storage: FolderStorage, trouble: Trouble
 ) -> None:
     hdfs.names["/root/source"] = b"content"
     hdfs.troubles = [("RENAME", trouble)]
@@ -250,7 +254,7 @@ def test_a_lost_rename_into_a_folder_that_is_missed_is_asked_again(
 
 
 def test_where_the_source_goes_while_the_folder_is_made_it_is_not_found(
-    hdfs: FakeHdfs, storage: Storage
+    hdfs: FakeHdfs, storage: FolderStorage
 ) -> None:
     hdfs.names["/root/source"] = b"content"
 
@@ -263,19 +267,21 @@ def test_where_the_source_goes_while_the_folder_is_made_it_is_not_found(
         storage.rename_new("source", "deep/target")
 
 
-def test_a_rename_that_never_arrived_is_asked_again(hdfs: FakeHdfs, storage: Storage) -> None:
+def test_a_rename_that_never_arrived_is_asked_again(hdfs: FakeHdfs, storage: FolderStorage) -> None:
     rename(hdfs, storage, lost, lost)
     assert "/root/target" in hdfs.names and "/root/source" not in hdfs.names
 
 
-def test_a_rename_whose_answer_was_lost_is_looked_up(hdfs: FakeHdfs, storage: Storage) -> None:
+def test_a_rename_whose_answer_was_lost_is_looked_up(
+    hdfs: FakeHdfs, storage: FolderStorage
+) -> None:
     rename(hdfs, storage, done_but_lost)
     assert "/root/target" in hdfs.names and "/root/source" not in hdfs.names
     assert hdfs.asked.count("RENAME") == 1
 
 
 def test_a_lost_rename_whose_source_another_took_and_target_another_made_is_not_ours(
-    hdfs: FakeHdfs, storage: Storage
+    hdfs: FakeHdfs, storage: FolderStorage
 ) -> None:
     """Source gone and target there, as after a rename of our own: only the file id tells."""
 
@@ -288,7 +294,7 @@ def test_a_lost_rename_whose_source_another_took_and_target_another_made_is_not_
         rename(hdfs, storage, others)
 
 
-def test_of_two_renames_of_one_source_one_wins(hdfs: FakeHdfs, storage: Storage) -> None:
+def test_of_two_renames_of_one_source_one_wins(hdfs: FakeHdfs, storage: FolderStorage) -> None:
     def other_first(handler: Handler, _: str) -> bool:
         handler.server.ids["/root/target"] = handler.server.id_of("/root/source")
         handler.server.names["/root/target"] = handler.server.names.pop("/root/source")
@@ -299,7 +305,7 @@ def test_of_two_renames_of_one_source_one_wins(hdfs: FakeHdfs, storage: Storage)
 
 
 def test_a_lost_rename_that_somebody_else_won_already_exists(
-    hdfs: FakeHdfs, storage: Storage
+    hdfs: FakeHdfs, storage: FolderStorage
 ) -> None:
     hdfs.names |= {"/root/source": None, "/root/target": b"other"}
     hdfs.troubles = [("RENAME", lost)]
@@ -309,20 +315,20 @@ def test_a_lost_rename_that_somebody_else_won_already_exists(
     assert hdfs.names["/root/source"] is None and hdfs.names["/root/target"] == b"other"
 
 
-def test_a_lost_rename_of_what_is_gone_is_not_found(hdfs: FakeHdfs, storage: Storage) -> None:
+def test_a_lost_rename_of_what_is_gone_is_not_found(hdfs: FakeHdfs, storage: FolderStorage) -> None:
     hdfs.troubles = [("RENAME", lost)]
     with pytest.raises(NotFound):
         storage.rename_new("source", "target")
 
 
-def test_renames_are_bounded_too(hdfs: FakeHdfs, storage: Storage) -> None:
+def test_renames_are_bounded_too(hdfs: FakeHdfs, storage: FolderStorage) -> None:
     with pytest.raises(StorageError, match="no response"):
         rename(hdfs, storage, *[lost] * 9)
     assert hdfs.asked.count("RENAME") == 3
 
 
 def test_a_rename_answered_well_that_did_not_happen_is_an_error(
-    hdfs: FakeHdfs, storage: Storage
+    hdfs: FakeHdfs, storage: FolderStorage
 ) -> None:
     def liar(handler: Handler, _: str) -> bool:
         handler.answer(200, {"boolean": True})
@@ -333,7 +339,7 @@ def test_a_rename_answered_well_that_did_not_happen_is_an_error(
 
 
 def test_a_finished_file_whose_rename_got_no_answer_is_there(
-    hdfs: FakeHdfs, storage: Storage
+    hdfs: FakeHdfs, storage: FolderStorage
 ) -> None:
     hdfs.troubles = [("RENAME", done_but_lost)]
     storage.write_new("file", b"content")
@@ -341,7 +347,7 @@ def test_a_finished_file_whose_rename_got_no_answer_is_there(
 
 
 def test_proxies_of_the_environment_are_not_used(
-    hdfs: FakeHdfs, storage: Storage, monkeypatch: pytest.MonkeyPatch
+    hdfs: FakeHdfs, storage: FolderStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.closed_hours import add_type, write_config
+from tests.support.object_clients import memory_objects
+from tests.support.simulator.objects import DictionaryClient
 
 from hourmark.commands.server_status import ServerStatus
 from hourmark.config.loading import load_config
+from hourmark.errors import UsageError
 from hourmark.records.manifest import Grade
 from hourmark_etl.ledger.database import Database
+from hourmark_etl.storage import AccessDenied, ObjectStorage, Storage
 from hourmark_etl.storage.namenode import NameNodeReport
+from hourmark_etl.storage.object_client import ObjectListing
 from hourmark_etl.telemetry import storage_server
 from hourmark_etl.telemetry.storage_server import (
     FREE_MIB_MIN,
@@ -115,3 +121,58 @@ def test_a_gateway_that_does_not_report_its_state_serves() -> None:
     gateway = NameNodeReport(address="http://httpfs:14000")
     (found,) = evaluate_namenodes([gateway])
     assert (found.healthy, found.detail) == (True, "answers")
+
+
+def ask_store(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, opened: Callable[[], Storage]
+) -> ServerStatus:
+    file = write_config(folder, f"sqlite:///{folder}/ledger.sqlite")
+    config = load_config(file)
+    on_s3 = config.model_copy(
+        update={"storage": config.storage.model_copy(update={"root": "s3://bucket/root"})}
+    )
+    monkeypatch.setattr(storage_server, "open_storage", lambda *_, **__: opened())
+    (found,) = storage_server.storage_server(on_s3)
+    assert (found.name, found.address) == ("storage", "s3://bucket/root")
+    return found
+
+
+def test_an_object_store_that_answers_is_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = memory_objects()
+    found = ask_store(tmp_path, monkeypatch, lambda: storage)
+    assert (found.healthy, found.detail) == (True, "not written yet")
+    storage.write_new("click/file", b"")
+    found = ask_store(tmp_path, monkeypatch, lambda: storage)
+    assert (found.healthy, found.detail) == (True, "answers")
+
+
+def test_an_object_store_without_the_buckets_of_the_ledger_is_not_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Database(f"sqlite:///{tmp_path}/ledger.sqlite") as database:
+        add_type(database, "click", [Grade.PROVED])
+    found = ask_store(tmp_path, monkeypatch, memory_objects)
+    assert not found.healthy and "it contains closed buckets" in found.detail
+
+
+def test_an_object_store_that_does_not_answer_is_not_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Away(DictionaryClient):
+        def list_level(self, prefix: str) -> ObjectListing:
+            raise AccessDenied(prefix, self.url(prefix), "no credentials")
+
+    found = ask_store(tmp_path, monkeypatch, lambda: ObjectStorage(Away()))
+    assert (found.healthy, found.detail) == (False, "no credentials") and found.do
+
+
+def test_a_client_that_is_not_installed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> Storage:
+        raise UsageError("obstore is not installed")
+
+    found = ask_store(tmp_path, monkeypatch, missing)
+    assert not found.healthy and "obstore" in found.detail

@@ -1,4 +1,4 @@
-"""The judge reads HDFS with several NameNodes from the one that is active."""
+"""The judge reads HDFS with several NameNodes from the one that is active, and no other storage."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tests.support.http_server import Answering, serving
 from tests.support.judged.webhdfs_server import serve
 from tests.support.ports import free_port
 
+from hourmark_verify.judge.expectations import read_expectations
 from hourmark_verify.judge.webhdfs import WebHdfsReader
 
 
@@ -42,3 +43,15 @@ def test_without_an_active_namenode_reading_fails() -> None:
             for read in (reader.list, reader.open):
                 with pytest.raises(httpx.HTTPStatusError, match="403"):
                     read("/folder")
+
+
+@pytest.mark.parametrize("root", ["s3://events/hourmark", "file:///data/hourmark"])
+def test_another_storage_is_refused(tmp_path: Path, root: str) -> None:
+    file = tmp_path / "expectations.json"
+    file.write_text(
+        json.dumps(
+            {"webhdfs": "http://127.0.0.1:1", "root": root, "user": "me", "files": [], "types": {}}
+        )
+    )
+    with pytest.raises(ValueError, match=r"(?s)root.*cannot read other storages"):
+        read_expectations(file)

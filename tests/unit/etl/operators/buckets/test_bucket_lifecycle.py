@@ -151,3 +151,13 @@ def test_copy_to_the_same_root_or_into_it_is_refused(run: Run, tmp_path: Path, f
     result = run("copy", "--to-config", str(new))
     assert isinstance(result.exception, UsageError)
     assert "neither may contain the other" in str(result.exception)
+
+
+@pytest.mark.usefixtures("storage")
+def test_copy_to_an_object_store_is_refused(run: Run, tmp_path: Path) -> None:
+    new = tmp_path / "new.toml"
+    new.write_text('[storage]\nroot = "s3://archive/hourmark"\n')
+    result = run("copy", "--to-config", str(new))
+    assert isinstance(result.exception, UsageError)
+    assert "s3://archive/hourmark" in str(result.exception)
+    assert "cannot be copied to an object store" in str(result.exception)

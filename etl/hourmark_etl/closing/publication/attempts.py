@@ -1,4 +1,4 @@
-"""Publishes written hours as buckets, in two steps.
+"""Publishes written hours as buckets on a storage with folders, in two steps.
 
 `prepare_bucket` fills the attempt folder with exactly the manifest's files and a complete
 `_SUCCESS`, and reads it back. `publish_prepared` turns it into the bucket, with one rename that
@@ -10,43 +10,64 @@ a new hour) are also prepared in one folder. `publish_folder` publishes them all
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 from hourmark.errors import Finding
-from hourmark.records.hours import Hour
 from hourmark.records.manifest import MARKER, Manifest
-from hourmark_etl.buckets.reader import find_manifest, list_bucket_files
-from hourmark_etl.closing.bucket_manifest import name_files, name_parquet_files
+from hourmark_etl.buckets.reader import find_closed_manifest, list_bucket_files
+from hourmark_etl.closing.bucket_manifest import name_bucket_files
+from hourmark_etl.closing.publication.port import (
+    BucketPublication,
+    PreparedBucket,
+    bucket_parent,
+    check_publishable,
+)
 from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.model import Frontier
-from hourmark_etl.storage import AlreadyExists, Storage, StorageError
+from hourmark_etl.storage import AlreadyExists, FolderStorage
 from hourmark_etl.storage.folders import ATTEMPTS_FOLDER
-from hourmark_etl.storage.paths import parent_folder
 
 
-class Unwritable(Finding):
-    """Raised if a bucket cannot be published unless an operator overrides the problem.
-
-    Some rows cannot be written, or a check requires an older bucket that cannot be read. An
-    operator's override closes the bucket without these rows or checks.
-    """
-
-
-class PublishFailure(NamedTuple):
-    """An hourly bucket that could not be published, or whose state on storage is unknown.
+@dataclasses.dataclass(frozen=True)
+class RenamePublication(BucketPublication):
+    """Publishes buckets on a storage with folders, with renames that refuse an existing target.
 
     Attributes:
-        frontier: Event type and hour of the bucket.
-        error: The error that prevented the publication or the check of storage.
+        storage: Storage with the attempts and the buckets.
     """
 
-    frontier: Frontier
-    error: Finding | StorageError
+    can_select_deleted: ClassVar[bool] = False
+    storage: FolderStorage
+
+    def prepare(
+        self, frontier: Frontier, written_hour: WrittenHour, manifest: Manifest
+    ) -> PreparedBucket:
+        prepare_bucket(self.storage, frontier, written_hour, manifest)
+        return PreparedBucket(frontier, manifest)
+
+    def publish(
+        self, buckets: Sequence[PreparedBucket], *, is_folder_complete: bool
+    ) -> Iterator[Manifest]:
+        if is_folder_complete and publish_folder(self.storage, buckets):
+            yield from (bucket.manifest for bucket in buckets)
+            return
+        for bucket in buckets:
+            yield publish_prepared(self.storage, bucket.frontier, bucket.manifest)
+
+    def find(self, frontier: Frontier) -> Manifest | None:
+        return find_closed_manifest(self.storage, frontier.event_type, frontier.hour)
+
+    def list_attempts(self) -> list[str]:
+        return [ATTEMPTS_FOLDER]
+
+    def delete_attempt(self, attempt: str, *, is_closed: bool) -> None:  # noqa: ARG002
+        self.storage.delete(f"{ATTEMPTS_FOLDER}/{attempt}")
 
 
 def prepare_bucket(
-    storage: Storage, frontier: Frontier, written_hour: WrittenHour, manifest: Manifest
+    storage: FolderStorage, frontier: Frontier, written_hour: WrittenHour, manifest: Manifest
 ) -> None:
     """Move the files of a bucket to a temporary folder, together with its `_SUCCESS` file.
 
@@ -67,22 +88,13 @@ def prepare_bucket(
         Finding: The files, their sizes or the marker differ from what was written.
         StorageError: A storage operation failed.
     """
-    if written_hour.publish_error:
-        raise Finding(written_hour.publish_error)
-    if written_hour.unwritable:
-        raise Unwritable(
-            f"{written_hour.unwritable}. To close the hour without these rows, use `hourmark "
-            "bucket force`; the marker then records the omission"
-        )
+    check_publishable(written_hour)
     folder, marker = attempt_folder(frontier, manifest.attempt), manifest.encode()
     storage.write_new(f"{folder}/{MARKER}", marker, unpublished=True)  # this creates the folder
-    for name, file in name_files(written_hour.files):
-        storage.rename_new(file.path, f"{folder}/{name}", unpublished=True)
-    for name, _, parquet in name_parquet_files(written_hour.files):
-        storage.rename_new(parquet.path, f"{folder}/{name}", unpublished=True)
+    for name, path in name_bucket_files(written_hour.files).items():
+        storage.rename_new(path, f"{folder}/{name}", unpublished=True)
     found = list_bucket_files(storage, folder)
-    wanted = {f.name: f.bytes for f in manifest.files} | {MARKER: len(marker)}
-    wanted |= {f.name: f.bytes for f in manifest.parquet}
+    wanted = manifest.file_sizes | {MARKER: len(marker)}
     if found != wanted:
         raise Finding(
             f"{storage.url(folder)} contains {found}, but the manifest lists {wanted}; the "
@@ -95,7 +107,7 @@ def prepare_bucket(
         )
 
 
-def publish_prepared(storage: Storage, frontier: Frontier, manifest: Manifest) -> Manifest:
+def publish_prepared(storage: FolderStorage, frontier: Frontier, manifest: Manifest) -> Manifest:
     """Publish a prepared bucket with one atomic rename.
 
     If the bucket already exists, it is not changed, and its manifest is returned. The caller must
@@ -117,7 +129,7 @@ def publish_prepared(storage: Storage, frontier: Frontier, manifest: Manifest) -
     try:
         storage.rename_new(attempt_folder(frontier, manifest.attempt), target)
     except AlreadyExists:
-        existing = find_manifest(storage, frontier.event_type, frontier.hour)
+        existing = find_closed_manifest(storage, frontier.event_type, frontier.hour)
         if existing is None:
             raise Finding(
                 f"{storage.url(target)} exists but has no {MARKER}, so it was not created by "
@@ -127,7 +139,7 @@ def publish_prepared(storage: Storage, frontier: Frontier, manifest: Manifest) -
     return manifest
 
 
-def publish_folder(storage: Storage, buckets: Sequence[tuple[Frontier, Manifest]]) -> bool:
+def publish_folder(storage: FolderStorage, buckets: Sequence[PreparedBucket]) -> bool:
     """Publish all prepared buckets of one day with one atomic rename of their common folder.
 
     This is only possible if the folder of the day does not exist yet. If buckets are shorter than
@@ -135,8 +147,7 @@ def publish_folder(storage: Storage, buckets: Sequence[tuple[Frontier, Manifest]
 
     Args:
         storage: Storage with the attempt folders and the buckets.
-        buckets: All buckets that the attempt has prepared in the folder, at least one, with the
-            manifests that were passed to `prepare_bucket`.
+        buckets: All buckets that the attempt has prepared in the folder, at least one.
 
     Returns:
         True if all buckets were published. False if the folder already exists and nothing was
@@ -145,28 +156,13 @@ def publish_folder(storage: Storage, buckets: Sequence[tuple[Frontier, Manifest]
     Raises:
         StorageError: A storage operation failed.
     """
-    (frontier, manifest), *_ = buckets
+    frontier, manifest = buckets[0].frontier, buckets[0].manifest
     folder = bucket_parent(frontier.event_type, frontier.hour)
     try:
         storage.rename_new(f"{ATTEMPTS_FOLDER}/{manifest.attempt}/{folder}", folder)
     except AlreadyExists:
         return False
     return True
-
-
-def bucket_parent(event_type: str, hour: Hour) -> str:
-    """Return the path of the folder that contains the bucket folders of one day.
-
-    If buckets are shorter than an hour, there is one such folder for each hour.
-
-    Args:
-        event_type: Event type of the bucket.
-        hour: Hour of the bucket.
-
-    Returns:
-        Path of the parent folder of the bucket, relative to the storage root.
-    """
-    return parent_folder(hour.bucket_path(event_type))
 
 
 def attempt_folder(frontier: Frontier, attempt: str) -> str:
