@@ -9,11 +9,14 @@ from __future__ import annotations
 import json
 import ssl
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from hourmark.clock import Clock, SystemClock
 
 Trouble = Callable[["Handler", str], bool]  # True: it has answered, or hung up, itself
 
@@ -34,6 +37,10 @@ class FakeHdfs(ThreadingHTTPServer):
         self.stored_max: int | None = None  # bytes of an upload that it keeps
         self.corrupt: set[str] = set()  # files whose replicas are
         self.is_standby = False  # refuses what a NameNode is asked; a DataNode has no such state
+        self.tokens: set[str] | None = None  # valid delegation tokens; None without Kerberos
+        self.logins: list[str] = []  # Authorization headers
+        self.lifetime_ms = 24 * 3_600_000  # of a token
+        self.clock: Clock = SystemClock()
         self.late: list[Callable[[], None]] = []  # what arrived, and is done at the next request
         self.over = threading.Event()  # whoever hangs, ends
         self.asked: list[str] = []
@@ -96,6 +103,8 @@ class Handler(BaseHTTPRequestHandler):
         if self.server.is_standby and not operation.endswith(" data"):
             self.refuse(403, "StandbyException", "not supported in state standby")
             return
+        if not self.is_authentic(operation):
+            return
         for trouble in self.server.troubles:
             if trouble[0] == operation:
                 self.server.troubles.remove(trouble)
@@ -103,6 +112,40 @@ class Handler(BaseHTTPRequestHandler):
                     return
                 break
         getattr(self, operation.replace(" ", "_").lower())()
+
+    def is_authentic(self, operation: str) -> bool:
+        """Whether the request has what Hadoop's filters require; it is refused if not."""
+        if self.server.tokens is None:
+            return True
+        if operation.endswith("DELEGATIONTOKEN"):
+            header = self.headers.get("Authorization", "")
+            self.server.logins.append(header)
+            assert "delegation" not in self.query
+            if not header.startswith("Negotiate "):
+                self.answer(401, content=b"<html>", kind="text/html")
+                return False
+            return True
+        if "delegation" not in self.query:
+            self.answer(401, content=b"<html>", kind="text/html")
+            return False
+        assert "user.name" not in self.query
+        if self.query["delegation"] not in self.server.tokens:
+            failure = "Failed to obtain user group information: org.apache.hadoop.security.token."
+            message = f"{failure}SecretManager$InvalidToken: token (…) can't be found in cache"
+            self.refuse(403, "SecurityException", message)
+            return False
+        return True
+
+    def getdelegationtoken(self) -> None:
+        token = None
+        if self.server.tokens is not None:
+            token = {"urlString": f"secret-delegation-token-{uuid.uuid4().hex}"}
+            self.server.tokens.add(token["urlString"])
+        self.answer(200, {"Token": token})
+
+    def renewdelegationtoken(self) -> None:
+        assert self.server.tokens is not None and self.query["token"] in self.server.tokens
+        self.answer(200, {"long": self.server.clock.now_ms() + self.server.lifetime_ms})
 
     def answer(
         self,

@@ -16,6 +16,8 @@ implementations pass the same test suite, tests/integration/test_storage_contrac
 | `namenode`      | what NameNodes report about themselves                           |
 | `webhdfs_http`  | WebHDFS requests, retries and failover                           |
 | `webhdfs_files` | streaming uploads and downloads                                  |
+| `kerberos`      | delegation tokens: login, renewal, transfer to executors         |
+| `spnego`        | Negotiate headers from a keytab or ticket cache                  |
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from hourmark_etl.storage.errors import (
     BadBlocks,
     ContentLost,
     NoSpace,
+    NotAuthenticated,
     NotFound,
     QuotaExceeded,
     SafeMode,
@@ -45,8 +48,11 @@ from hourmark_etl.storage.interface import (
     list_if_exists,
     map_concurrently,
 )
+from hourmark_etl.storage.kerberos import KerberosLogin, LoginFailed, kerberos_login
 from hourmark_etl.storage.local_disk import LocalDisk
+from hourmark_etl.storage.spnego import check_login
 from hourmark_etl.storage.webhdfs import WebHdfs
+from hourmark_etl.storage.webhdfs_http import WebHdfsTarget
 
 __all__ = [
     "AccessDenied",
@@ -54,7 +60,9 @@ __all__ = [
     "BadBlocks",
     "ContentLost",
     "LocalDisk",
+    "LoginFailed",
     "NoSpace",
+    "NotAuthenticated",
     "NotFound",
     "QuotaExceeded",
     "SafeMode",
@@ -79,18 +87,36 @@ def open_storage(settings: StorageSettings) -> Storage:
         A `LocalDisk` for a `file://` URL, otherwise a `WebHdfs`.
 
     Raises:
-        ConfigError: The CA certificates in `settings.ca` cannot be loaded.
+        ConfigError: The CA certificates in `settings.ca` or the keytab cannot be loaded, or the
+            Kerberos library is missing.
     """
     if settings.root.startswith("file://"):
         return LocalDisk(root=Path(settings.root.removeprefix("file://") or "/"))
     if settings.ca is not None:
         load_ca_certificates(ssl.create_default_context(), "storage.ca", settings.ca)
-    root = urlsplit(settings.root)
+    root, user = urlsplit(settings.root), settings.user or getpass.getuser()
+    filesystem = f"hdfs://{root.netloc}"
     return WebHdfs(
-        filesystem=f"hdfs://{root.netloc}",
+        filesystem=filesystem,
         root=root.path,
         namenodes=settings.namenodes,
         ca=settings.ca,
-        user=settings.user or getpass.getuser(),
+        user=user,
+        kerberos=_login(settings, filesystem, user),
         replication=settings.replication,
     )
+
+
+def _login(settings: StorageSettings, filesystem: str, user: str) -> KerberosLogin | None:
+    if not settings.principal:
+        return None
+    check_login(settings.keytab)
+    root = WebHdfsTarget(
+        namenodes=settings.namenodes,
+        ca=settings.ca,
+        file="/",
+        user=user,
+        path="",
+        url=filesystem,
+    )
+    return kerberos_login(root, settings.principal, settings.keytab)

@@ -30,6 +30,7 @@ from hourmark_etl.storage.webhdfs_files import UPLOAD_BUFFER_BYTES, WINDOW_BYTES
 from hourmark_etl.storage.webhdfs_http import (
     RETRY_PAUSES_S,
     OutcomeUnknown,
+    TokenSource,
     WebHdfsResponse,
     WebHdfsTarget,
     request_json,
@@ -72,7 +73,8 @@ class WebHdfs(Storage):
         root: Absolute path of the storage root in HDFS.
         namenodes: `http://host:port` of each NameNode that can be active.
         ca: PEM file with the CA certificates for https:// addresses; None for those of the system.
-        user: HDFS user name that is sent with all requests.
+        user: HDFS user name that is sent with all requests; not used with Kerberos.
+        kerberos: Source of delegation tokens; None if HDFS does not use Kerberos.
         replication: Number of replicas of each new file.
         retry_pauses_s: Pause before each retry of a request without a response, in seconds.
     """
@@ -82,6 +84,7 @@ class WebHdfs(Storage):
     namenodes: tuple[str, ...]
     ca: Path | None = None
     user: str
+    kerberos: TokenSource | None = None
     replication: int
     retry_pauses_s: tuple[float, ...] = RETRY_PAUSES_S
 
@@ -246,5 +249,6 @@ class WebHdfs(Storage):
             user=self.user,
             path=path,
             url=self.url(path),
+            kerberos=self.kerberos,
             retry_pauses_s=self.retry_pauses_s,
         )

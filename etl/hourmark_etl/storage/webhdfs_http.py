@@ -9,6 +9,9 @@ was active last. If this NameNode cannot be reached or reports that it is not ac
 executed the operation, so the same attempt continues with the next NameNode. If the outcome is
 unknown, the attempt ends, and the next attempt begins with another NameNode.
 
+With Kerberos, requests contain a delegation token instead of a user name (`TokenSource`). Redirects
+to DataNodes contain the same token.
+
 Connections are kept alive per thread and process, so a forked Spark worker never shares a socket
 with its parent. Proxies from the environment are ignored. Reference: Apache Hadoop, "WebHDFS REST
 API", 3.5.0. Why there is a separate client: docs/internals/decisions/2026-11-21-hdfs-client.md.
@@ -24,7 +27,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar, cast
+from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol, TypeVar, cast
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 from pydantic import BaseModel
@@ -35,6 +39,7 @@ from hourmark_etl.storage.errors import (
     AlreadyExists,
     BadBlocks,
     NoSpace,
+    NotAuthenticated,
     NotFound,
     QuotaExceeded,
     SafeMode,
@@ -97,6 +102,29 @@ class NotActive(OutcomeUnknown):
     """
 
 
+class TokenRejected(NotActive):
+    """Raised if a server rejects the delegation token.
+
+    The token has expired, or this NameNode is a standby that does not know it yet.
+    """
+
+    next_step = "a new delegation token is obtained automatically; check the log for failed logins"
+
+
+class TokenSource(Protocol):
+    """Source of the delegation token that authenticates a process at a Kerberos cluster."""
+
+    def token(self) -> str:
+        """Return the token for a request.
+
+        Raises:
+            StorageError: No valid token is available. The operation was not executed.
+        """
+
+    def refresh_soon(self) -> None:
+        """Obtain a new token before the next request if possible, because a server rejected it."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class WebHdfsTarget:
     """File or folder that a WebHDFS request refers to.
@@ -105,9 +133,10 @@ class WebHdfsTarget:
         namenodes: `http://host:port` of each NameNode that can be active.
         ca: PEM file with the CA certificates for https:// addresses; None for those of the system.
         file: Absolute path in HDFS.
-        user: HDFS user name.
+        user: HDFS user name; not used with Kerberos.
         path: Path relative to the storage root.
         url: `hdfs://…` URL of the path.
+        kerberos: Source of delegation tokens; None if HDFS does not use Kerberos.
         retry_pauses_s: Pause before each retry, in seconds.
     """
 
@@ -117,6 +146,7 @@ class WebHdfsTarget:
     user: str
     path: str
     url: str
+    kerberos: TokenSource | None = None
     retry_pauses_s: tuple[float, ...] = RETRY_PAUSES_S
 
     def unknown_outcome(self, server: str, what: object) -> OutcomeUnknown:
@@ -236,7 +266,13 @@ def request_json(
 
 
 def send_once(
-    target: WebHdfsTarget, method: str, operation: str, expected: int = 200, **parameters: str | int
+    target: WebHdfsTarget,
+    method: str,
+    operation: str,
+    expected: int = 200,
+    *,
+    authorize: Callable[[str], str] | None = None,
+    **parameters: str | int,
 ) -> WebHdfsResponse:
     """Send one request to the active NameNode without retries, and return the response.
 
@@ -247,6 +283,8 @@ def send_once(
         method: HTTP method.
         operation: WebHDFS operation, such as `RENAME`.
         expected: HTTP status that indicates success.
+        authorize: Function that returns the Authorization header for a host name. If None, the
+            request contains the delegation token or the user name of the target.
         **parameters: Additional query parameters.
 
     Returns:
@@ -257,19 +295,28 @@ def send_once(
         OutcomeUnknown: The response is missing or invalid, so the operation may have been executed.
         StorageError: The NameNode responded with an error or another status.
     """
-    query = urlencode({"op": operation, "user.name": target.user, **parameters})
+    identity = {} if authorize else _identity(target)
+    query = urlencode({"op": operation, **identity, **parameters})
     request = f"/webhdfs/v1{quote(target.file, safe='/')}?{query}"
     failures: list[NotActive] = []
     for namenode in order_namenodes(target.namenodes):
         begin_with(target.namenodes, namenode)
+        address = urlsplit(f"{namenode}{request}")
+        headers = {"Authorization": authorize(address.hostname or "")} if authorize else {}
         try:
-            return _exchange(target, urlsplit(f"{namenode}{request}"), method, expected)
+            return _exchange(target, address, method, expected, headers)
         except NotActive as error:
             failures.append(error)
         except OutcomeUnknown:
             begin_after(target.namenodes, namenode)
             raise
     raise target.none_active(failures) from failures[-1]
+
+
+def _identity(target: WebHdfsTarget) -> dict[str, str]:
+    if target.kerberos is None:
+        return {"user.name": target.user}
+    return {"delegation": target.kerberos.token()}
 
 
 def run_on_datanode(
@@ -386,7 +433,8 @@ def open_connection(address: SplitResult, ca: Path | None) -> http.client.HTTPCo
         ValueError: The address has no host or an invalid port.
     """
     if not address.hostname:
-        raise ValueError(f"{address.geturl()!r} contains no server name")
+        url = address._replace(query="").geturl()  # a query may contain a delegation token
+        raise ValueError(f"{url!r} contains no server name")
     host, port = address.hostname, address.port
     connection = (
         http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S[0], context=client_context(ca))
@@ -430,12 +478,16 @@ def read_response(
         refusal = _RemoteException(exception="")
     message = (refusal.message or answer.reason).partition("\n")[0]
     kind = _error_class(answer.status, refusal.exception, message)
+    if issubclass(kind, TokenRejected) and target.kerberos is not None:
+        target.kerberos.refresh_soon()
     text = f"{connection.host}:{connection.port} answered {refusal.exception or answer.status}: {message}"
     raise kind(target.path, target.url, text[:_MESSAGE_CHARACTERS_MAX])
 
 
 def _error_class(status: int, exception: str, message: str) -> type[StorageError]:
     # A status alone may come from a proxy; a 5xx without an exception explains nothing.
+    if "InvalidToken" in f"{exception}: {message}":
+        return TokenRejected
     if "safe mode" in message:
         return SafeMode
     if any(words in message for words in _NO_ROOM):
@@ -443,7 +495,7 @@ def _error_class(status: int, exception: str, message: str) -> type[StorageError
     if exception in _EXCEPTIONS:
         return _EXCEPTIONS[exception]
     if not exception and status in (401, 403):
-        return AccessDenied
+        return NotAuthenticated if status == 401 else AccessDenied
     if exception in _NOT_ACTIVE:
         return NotActive
     lost = not exception or status >= 500 or _NO_DATANODE in message
@@ -451,14 +503,18 @@ def _error_class(status: int, exception: str, message: str) -> type[StorageError
 
 
 def _exchange(
-    target: WebHdfsTarget, address: SplitResult, method: str, expected: int
+    target: WebHdfsTarget,
+    address: SplitResult,
+    method: str,
+    expected: int,
+    headers: Mapping[str, str] = MappingProxyType({}),
 ) -> WebHdfsResponse:
     try:
         connection = _thread_connection(address, target.ca)
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise target.unreachable(address.netloc, error) from error
     try:
-        connection.request(method, f"{address.path}?{address.query}")
+        connection.request(method, f"{address.path}?{address.query}", headers=headers)
         return read_response(connection, target, expected)
     except (OSError, http.client.HTTPException, ValueError) as error:
         connection.close()  # what it would say next belongs to this request

@@ -1,0 +1,98 @@
+"""SPNEGO headers (`Authorization: Negotiate`, RFC 4559) from a Kerberos keytab or ticket cache.
+
+The package `gssapi` (extra `hourmark-etl[kerberos]`) is a binding of MIT Kerberos, which reads
+`/etc/krb5.conf` and releases the GIL while it waits for a KDC. The tickets of a keytab are in a
+memory cache of the process. MIT Kerberos obtains new ones from the keytab before they expire.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib
+from pathlib import Path
+from typing import Any, Final
+
+from hourmark.errors import ConfigError
+
+_MODULE: Final = "gssapi"
+_SPNEGO: Final = "1.3.6.1.5.5.2"
+
+
+class NegotiationFailed(Exception):
+    """Raised if no ticket for a server could be obtained; the text is the reason of Kerberos."""
+
+
+def check_login(keytab: Path | None) -> None:
+    """Check that the Kerberos library is installed and that the keytab can be read.
+
+    Args:
+        keytab: The setting `storage.keytab`; None if a ticket cache is used.
+
+    Raises:
+        ConfigError: The library is missing, or the keytab cannot be read.
+    """
+    _gssapi()
+    if keytab is None:
+        return
+    try:
+        keytab.open("rb").close()
+    except OSError as error:
+        raise ConfigError(
+            f"storage.keytab = {keytab}: {error.strerror}; create the keytab of storage.principal "
+            "(kadmin ktadd), readable by the user of this process"
+        ) from error
+
+
+def negotiate_header(host: str, principal: str, keytab: Path | None) -> str:
+    """Return the value of an Authorization header for one request to an HTTP server.
+
+    It may contact a KDC, and block for as long as `/etc/krb5.conf` allows.
+
+    Args:
+        host: Host name of the server, whose service principal is `HTTP/host`.
+        principal: Kerberos principal of the client.
+        keytab: Keytab of the principal; None for the ticket cache of the process.
+
+    Returns:
+        `Negotiate`, a space and the token in base64. It is valid once.
+
+    Raises:
+        NegotiationFailed: The keytab or ticket is not valid, or no KDC responded.
+        ConfigError: The library is not installed.
+    """
+    gssapi = _gssapi()
+    try:
+        credentials = gssapi.Credentials(
+            name=gssapi.Name(principal, gssapi.NameType.kerberos_principal),
+            usage="initiate",
+            store=_store(principal, keytab),
+        )
+        context = gssapi.SecurityContext(
+            name=gssapi.Name(f"HTTP@{host}", gssapi.NameType.hostbased_service),
+            creds=credentials,
+            mech=gssapi.OID.from_int_seq(_SPNEGO),
+            usage="initiate",
+        )
+        token = context.step()
+    except gssapi.exceptions.GSSError as error:
+        raise NegotiationFailed(str(error)) from error
+    return f"Negotiate {base64.b64encode(token).decode()}"
+
+
+def _store(principal: str, keytab: Path | None) -> dict[str, str] | None:
+    if keytab is None:
+        return None
+    cache = hashlib.sha256(f"{principal}\0{keytab}".encode()).hexdigest()[:16]
+    return {"client_keytab": f"FILE:{keytab}", "ccache": f"MEMORY:hourmark-{cache}"}
+
+
+def _gssapi() -> Any:
+    try:
+        return importlib.import_module(_MODULE)
+    except ImportError as error:
+        raise ConfigError(
+            f"storage.principal requires the package gssapi ({error}); install "
+            "hourmark-etl[kerberos], which needs a C compiler and the headers of MIT Kerberos "
+            "(Debian: libkrb5-dev)"
+        ) from error
