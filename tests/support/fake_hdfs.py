@@ -36,6 +36,7 @@ class FakeHdfs(ThreadingHTTPServer):
         self.lives = True  # the DataNode
         self.stored_max: int | None = None  # bytes of an upload that it keeps
         self.corrupt: set[str] = set()  # files whose replicas are
+        self.is_gateway = False  # as HttpFS: no file ids, no redirects of reads
         self.is_standby = False  # refuses what a NameNode is asked; a DataNode has no such state
         self.tokens: set[str] | None = None  # valid delegation tokens; None without Kerberos
         self.logins: list[str] = []  # Authorization headers
@@ -191,13 +192,13 @@ class Handler(BaseHTTPRequestHandler):
     def status(self, file: str, suffix: str) -> dict[str, object]:
         content, number = self.server.names[file], self.server.id_of(file)
         kind = "DIRECTORY" if content is None else "FILE"
-        return {
+        found: dict[str, object] = {
             "pathSuffix": suffix,
             "type": kind,
             "length": len(content or b""),
-            "fileId": number,
             "modificationTime": 1,
         }
+        return found if self.server.is_gateway else {**found, "fileId": number}
 
     def liststatus(self) -> None:
         below = f"{self.file}/"
@@ -277,7 +278,7 @@ class Handler(BaseHTTPRequestHandler):
             return self.refuse(
                 403, "IOException", "No active and not excluded nodes contain this block"
             )
-        return self.redirect()
+        return self.open_data() if self.server.is_gateway else self.redirect()
 
     def getfileblocklocations(self) -> None:
         hosts = ["datanode"] if self.server.lives and self.file in self.server.names else []

@@ -40,11 +40,19 @@ from hourmark_etl.storage.webhdfs_http import (
 _RENAME_TRIES: Final = 3
 
 
+class _NoFileIds(StorageError):
+    # Without them, a rename whose response was lost cannot be looked up.
+    next_step = (
+        "storage.webhdfs must contain the address of a NameNode; a gateway such as HttpFS can only "
+        "be used to read"
+    )
+
+
 class _Status(BaseModel, strict=True):
     pathSuffix: str  # the names are WebHDFS's
     type: Literal["FILE", "DIRECTORY", "SYMLINK"]
     length: int = Field(ge=0)
-    fileId: int = Field(gt=0)
+    fileId: int | None = Field(default=None, gt=0)  # HttpFS returns none
     modificationTime: int
 
 
@@ -178,6 +186,8 @@ class WebHdfs(Storage):
         # A folder's move is always verified, because it publishes a bucket. Without `moved`, nobody
         # else uses these paths.
         to = self._target(target)
+        if moved is not None and moved.fileId is None:
+            raise _NoFileIds(source, self.url(source), "the server returned no file ids")
         lost = False
         for _ in range(_RENAME_TRIES):
             refused: StorageError | None = None

@@ -269,8 +269,7 @@ def send_once(
     target: WebHdfsTarget,
     method: str,
     operation: str,
-    expected: int = 200,
-    *,
+    *expected: int,
     authorize: Callable[[str], str] | None = None,
     **parameters: str | int,
 ) -> WebHdfsResponse:
@@ -282,7 +281,7 @@ def send_once(
         target: File or folder of the operation.
         method: HTTP method.
         operation: WebHDFS operation, such as `RENAME`.
-        expected: HTTP status that indicates success.
+        *expected: HTTP statuses that indicate success; 200 if there are none.
         authorize: Function that returns the Authorization header for a host name. If None, the
             request contains the delegation token or the user name of the target.
         **parameters: Additional query parameters.
@@ -304,7 +303,7 @@ def send_once(
         address = urlsplit(f"{namenode}{request}")
         headers = {"Authorization": authorize(address.hostname or "")} if authorize else {}
         try:
-            return _exchange(target, address, method, expected, headers)
+            return _exchange(target, address, method, expected or (200,), headers)
         except NotActive as error:
             failures.append(error)
         except OutcomeUnknown:
@@ -324,6 +323,7 @@ def run_on_datanode(
     method: str,
     operation: str,
     send: Callable[[SplitResult], T],
+    receive: Callable[[WebHdfsResponse], T] | None = None,
     **parameters: str | int,
 ) -> T:
     """Request a DataNode from the NameNode, and call a function with the DataNode's address.
@@ -336,6 +336,8 @@ def run_on_datanode(
         method: HTTP method.
         operation: WebHDFS operation, `CREATE` or `OPEN`.
         send: Function that sends the request to the given address. It must be safe to repeat.
+        receive: Function that evaluates the response of a gateway (HttpFS), which executes the
+            operation instead of naming a DataNode. None if only a DataNode can execute it.
         **parameters: Additional query parameters.
 
     Returns:
@@ -346,18 +348,21 @@ def run_on_datanode(
         StorageError: The NameNode or a DataNode refused the operation.
     """
     excluded: dict[str, str] = {}
+    expected = (307,) if receive is None else (307, 200)
 
     def once() -> T:
         asked = parameters | excluded
         excluded.clear()  # where it is the only one, it may be back
         try:
-            redirect = send_once(target, method, operation, 307, **asked)
+            redirect = send_once(target, method, operation, *expected, **asked)
         except StorageError as error:
             if asked == parameters:
                 raise
             raise target.unknown_outcome(
                 target.servers, f"and from the other servers: {error.what}"
             ) from error
+        if receive is not None and not redirect.location:
+            return receive(redirect)
         address = urlsplit(redirect.location)
         try:
             return send(address)
@@ -407,10 +412,29 @@ def read_exactly(target: WebHdfsTarget, address: SplitResult, length: int) -> by
         OutcomeUnknown: The response is missing, has a different length, or is not binary.
         StorageError: The DataNode refused the request.
     """
-    answer = _exchange(target, address, "GET", 200)
+    return check_content(target, address.netloc, _exchange(target, address, "GET", (200,)), length)
+
+
+def check_content(
+    target: WebHdfsTarget, server: str, answer: WebHdfsResponse, length: int
+) -> bytes:
+    """Return the content of a response, and check its type and length.
+
+    Args:
+        target: File that was read, for error messages.
+        server: Address of the server, for error messages.
+        answer: Response with a part of the file.
+        length: Number of bytes that were requested.
+
+    Returns:
+        Exactly `length` bytes.
+
+    Raises:
+        OutcomeUnknown: The response has a different length, or is not binary.
+    """
     if answer.kind != _BYTES or len(answer.content) != length:
         raise target.unknown_outcome(
-            address.netloc,
+            server,
             f"{len(answer.content)} of {length} bytes were received, with content type "
             f"{answer.kind or 'none'}",
         )
@@ -447,20 +471,20 @@ def open_connection(address: SplitResult, ca: Path | None) -> http.client.HTTPCo
 
 
 def read_response(
-    connection: http.client.HTTPConnection, target: WebHdfsTarget, expected: int
+    connection: http.client.HTTPConnection, target: WebHdfsTarget, *expected: int
 ) -> WebHdfsResponse:
     """Read the complete response to a request that has already been sent.
 
     Args:
         connection: Connection on which the request was sent.
         target: File of the request, for error messages.
-        expected: Expected HTTP status.
+        *expected: Expected HTTP statuses, at least one.
 
     Returns:
         Body, content type and location header of the response.
 
     Raises:
-        StorageError: The response has a different status. The subclass corresponds to Hadoop's
+        StorageError: The response has another status. The subclass corresponds to Hadoop's
             exception. It is OutcomeUnknown if the response does not show whether the operation was
             executed.
         OSError: The connection broke.
@@ -468,7 +492,7 @@ def read_response(
     """
     answer = connection.getresponse()
     content = answer.read()
-    if answer.status == expected:
+    if answer.status in expected:
         return WebHdfsResponse(
             content, answer.headers.get("Content-Type", ""), answer.headers.get("Location", "")
         )
@@ -506,7 +530,7 @@ def _exchange(
     target: WebHdfsTarget,
     address: SplitResult,
     method: str,
-    expected: int,
+    expected: tuple[int, ...],
     headers: Mapping[str, str] = MappingProxyType({}),
 ) -> WebHdfsResponse:
     try:
@@ -515,7 +539,7 @@ def _exchange(
         raise target.unreachable(address.netloc, error) from error
     try:
         connection.request(method, f"{address.path}?{address.query}", headers=headers)
-        return read_response(connection, target, expected)
+        return read_response(connection, target, *expected)
     except (OSError, http.client.HTTPException, ValueError) as error:
         connection.close()  # what it would say next belongs to this request
         raise target.unknown_outcome(address.netloc, error) from error
