@@ -209,6 +209,11 @@ class KerberosLogin:
             what = "unexpected response to a request for a delegation token"
             raise self._root.unknown_outcome(self._root.servers, what) from None
         now_s = self._now_s()
+        if expires_s <= now_s:
+            self._fail(
+                f"a new delegation token has expired {now_s - expires_s:.0f} s ago; compare the "
+                "clocks of this machine and the NameNodes"
+            )
         self._text, self._expires_s = text, expires_s
         self._due_s = now_s + (expires_s - now_s) * _RENEWAL_RATIO
 

@@ -1,15 +1,16 @@
 """SPNEGO headers (`Authorization: Negotiate`, RFC 4559) from a Kerberos keytab or ticket cache.
 
 The package `gssapi` (extra `hourmark-etl[kerberos]`) is a binding of MIT Kerberos, which reads
-`/etc/krb5.conf` and releases the GIL while it waits for a KDC. The tickets of a keytab are in a
-memory cache of the process. MIT Kerberos obtains new ones from the keytab before they expire.
+`/etc/krb5.conf` and releases the GIL while it waits for a KDC. Each header from a keytab uses new
+tickets, so none can have expired. They are in a memory cache, which lasts as long as the process,
+about 1 kB for each header.
 """
 
 from __future__ import annotations
 
 import base64
-import hashlib
 import importlib
+import uuid
 from pathlib import Path
 from typing import Any, Final
 
@@ -66,7 +67,7 @@ def negotiate_header(host: str, principal: str, keytab: Path | None) -> str:
         credentials = gssapi.Credentials(
             name=gssapi.Name(principal, gssapi.NameType.kerberos_principal),
             usage="initiate",
-            store=_store(principal, keytab),
+            store=_store(keytab),
         )
         context = gssapi.SecurityContext(
             name=gssapi.Name(f"HTTP@{host}", gssapi.NameType.hostbased_service),
@@ -80,11 +81,10 @@ def negotiate_header(host: str, principal: str, keytab: Path | None) -> str:
     return f"Negotiate {base64.b64encode(token).decode()}"
 
 
-def _store(principal: str, keytab: Path | None) -> dict[str, str] | None:
+def _store(keytab: Path | None) -> dict[str, str] | None:
     if keytab is None:
         return None
-    cache = hashlib.sha256(f"{principal}\0{keytab}".encode()).hexdigest()[:16]
-    return {"client_keytab": f"FILE:{keytab}", "ccache": f"MEMORY:hourmark-{cache}"}
+    return {"client_keytab": f"FILE:{keytab}", "ccache": f"MEMORY:hourmark-{uuid.uuid4().hex}"}
 
 
 def _gssapi() -> Any:

@@ -186,6 +186,12 @@ def test_a_login_that_hdfs_refuses_names_the_reason(hdfs: FakeHdfs, secure: WebH
         secure.exists("file")
 
 
+def test_clocks_that_differ_are_named(hdfs: FakeHdfs, secure: WebHdfs) -> None:
+    hdfs.lifetime_ms = -60_000
+    with pytest.raises(LoginFailed, match="expired 60 s ago; compare the clocks"):
+        secure.exists("file")
+
+
 def test_an_executor_receives_the_token_and_needs_no_kdc(
     hdfs: FakeHdfs, secure: WebHdfs, kdc: Kdc
 ) -> None:
