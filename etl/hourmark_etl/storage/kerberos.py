@@ -107,8 +107,8 @@ class KerberosLogin:
         negotiate: Callable[[str, str, Path | None], str] = negotiate_header,
         clock: Clock | None = None,
     ) -> None:
-        self._root, self._principal, self._keytab = root, principal, keytab
-        self._negotiate = negotiate
+        self._root = dataclasses.replace(root, authorize=self._authorize)
+        self._principal, self._keytab, self._negotiate = principal, keytab, negotiate
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._text = ""
@@ -218,18 +218,16 @@ class KerberosLogin:
         self._due_s = now_s + (expires_s - now_s) * _RENEWAL_RATIO
 
     def _send(self, method: str, operation: str, **parameters: str) -> bytes:
-        def authorize(host: str) -> str:
-            try:
-                return self._negotiate(host, self._principal, self._keytab)
-            except NegotiationFailed as error:
-                self._fail(f"no ticket of {self._principal} for HTTP/{host}: {error}")
-
         try:
-            return send_once(
-                self._root, method, operation, authorize=authorize, **parameters
-            ).content
+            return send_once(self._root, method, operation, **parameters).content
         except AccessDenied as error:
             self._fail(error.what)
+
+    def _authorize(self, host: str) -> str:
+        try:
+            return self._negotiate(host, self._principal, self._keytab)
+        except NegotiationFailed as error:
+            self._fail(f"no ticket of {self._principal} for HTTP/{host}: {error}")
 
     def _fail(self, what: str) -> NoReturn:
         raise LoginFailed("", self._root.url, what)

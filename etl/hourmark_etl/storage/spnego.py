@@ -11,9 +11,11 @@ from __future__ import annotations
 import base64
 import importlib
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from hourmark.config.groups import StorageSettings
 from hourmark.errors import ConfigError
 
 _MODULE: Final = "gssapi"
@@ -79,6 +81,20 @@ def negotiate_header(host: str, principal: str, keytab: Path | None) -> str:
     except gssapi.exceptions.GSSError as error:
         raise NegotiationFailed(str(error)) from error
     return f"Negotiate {base64.b64encode(token).decode()}"
+
+
+def authorizer(settings: StorageSettings) -> Callable[[str], str] | None:
+    """Return a function that returns the Authorization header for a host name.
+
+    Args:
+        settings: The `storage` settings.
+
+    Returns:
+        The function, with the exceptions of `negotiate_header`; None without Kerberos.
+    """
+    if not settings.principal:
+        return None
+    return lambda host: negotiate_header(host, settings.principal, settings.keytab)
 
 
 def _store(keytab: Path | None) -> dict[str, str] | None:

@@ -137,6 +137,8 @@ class WebHdfsTarget:
         path: Path relative to the storage root.
         url: `hdfs://…` URL of the path.
         kerberos: Source of delegation tokens; None if HDFS does not use Kerberos.
+        authorize: Function that returns an Authorization header for a host name, for a request that
+            contains neither a delegation token nor a user name.
         retry_pauses_s: Pause before each retry, in seconds.
     """
 
@@ -147,6 +149,7 @@ class WebHdfsTarget:
     path: str
     url: str
     kerberos: TokenSource | None = None
+    authorize: Callable[[str], str] | None = None
     retry_pauses_s: tuple[float, ...] = RETRY_PAUSES_S
 
     def unknown_outcome(self, server: str, what: object) -> OutcomeUnknown:
@@ -266,12 +269,7 @@ def request_json(
 
 
 def send_once(
-    target: WebHdfsTarget,
-    method: str,
-    operation: str,
-    *expected: int,
-    authorize: Callable[[str], str] | None = None,
-    **parameters: str | int,
+    target: WebHdfsTarget, method: str, operation: str, *expected: int, **parameters: str | int
 ) -> WebHdfsResponse:
     """Send one request to the active NameNode without retries, and return the response.
 
@@ -282,8 +280,6 @@ def send_once(
         method: HTTP method.
         operation: WebHDFS operation, such as `RENAME`.
         *expected: HTTP statuses that indicate success; 200 if there are none.
-        authorize: Function that returns the Authorization header for a host name. If None, the
-            request contains the delegation token or the user name of the target.
         **parameters: Additional query parameters.
 
     Returns:
@@ -294,14 +290,15 @@ def send_once(
         OutcomeUnknown: The response is missing or invalid, so the operation may have been executed.
         StorageError: The NameNode responded with an error or another status.
     """
-    identity = {} if authorize else _identity(target)
-    query = urlencode({"op": operation, **identity, **parameters})
+    query = urlencode({"op": operation, **_identity(target), **parameters})
     request = f"/webhdfs/v1{quote(target.file, safe='/')}?{query}"
     failures: list[NotActive] = []
     for namenode in order_namenodes(target.namenodes):
         begin_with(target.namenodes, namenode)
         address = urlsplit(f"{namenode}{request}")
-        headers = {"Authorization": authorize(address.hostname or "")} if authorize else {}
+        headers = (
+            {"Authorization": target.authorize(address.hostname or "")} if target.authorize else {}
+        )
         try:
             return _exchange(target, address, method, expected or (200,), headers)
         except NotActive as error:
@@ -313,6 +310,8 @@ def send_once(
 
 
 def _identity(target: WebHdfsTarget) -> dict[str, str]:
+    if target.authorize is not None:
+        return {}
     if target.kerberos is None:
         return {"user.name": target.user}
     return {"delegation": target.kerberos.token()}
