@@ -42,6 +42,8 @@ from hourmark_delivery_service.parsing.values.patterns import LinePattern
 from hourmark_delivery_service.parsing.zones import FOLDER, zone_versions
 from hourmark_delivery_service.process.server import run
 
+pytestmark = pytest.mark.slow
+
 VECTORS = Path(__file__).parent / "vectors"
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from tests.contract.test_kept_formats import AUDIT_RECORD, HOST_ID, REPORT, RULES
 from tests.support.known import setting_names
-from tests.support.records import manifest
+from tests.support.records import PARQUET_FILE, manifest
 from tests.support.released import interpreter, why_not_there
 from tests.support.tailer.spooled import spooled
 
@@ -89,6 +89,7 @@ def test_a_marker_that_vouches_for_itself_is_read(ask: Ask) -> None:
         ("unknown", {"app": 1}),
         ("unrepeatable", ["app"]),
         ("codec", "deflate"),
+        ("parquet", [PARQUET_FILE]),
     ],
 )
 def test_a_marker_that_names_losses_is_refused(ask: Ask, field: str, value: Any) -> None:

@@ -112,6 +112,7 @@ def test_the_program_for_spark_prints_what_is_shown(spark: SparkSession, tmp_pat
     assert printed.getvalue().strip() == output.strip()
 
 
+@pytest.mark.long
 def test_the_statements_for_hive_give_the_events_of_a_bucket(
     spark: SparkSession, tmp_path: Path
 ) -> None:

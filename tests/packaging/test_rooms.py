@@ -20,6 +20,8 @@ from packaging.utils import canonicalize_name
 from tests.packaging.rooms import LOCK, ROOMS, ROOT, Room, pins
 from tools.uv import uv
 
+pytestmark = pytest.mark.slow
+
 DECISION = ROOT / "docs" / "internals" / "decisions" / "2026-11-21-libraries.md"
 EXTRAS = [(room.name, extra) for room in ROOMS.values() for extra in ("", *sorted(room.extras))]
 

@@ -10,6 +10,8 @@ import pytest
 from tests.simulation.model.closing_model import BREAKS, history
 from tests.simulation.model.parts import Broken
 
+pytestmark = pytest.mark.slow
+
 HISTORIES = 300
 # Where the search begins: not every history shows a fault.
 SEEDS = {

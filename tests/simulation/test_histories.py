@@ -24,6 +24,8 @@ from hypothesis import strategies as st
 from tests.simulation.histories import LOSSES, NUMBERS, WEIGHTS, History, play
 from tests.support.simulator.world import World
 
+pytestmark = pytest.mark.slow
+
 HISTORIES = int(os.environ.get("HOURMARK_HISTORIES", "40"))
 LONG = int(os.environ.get("HOURMARK_HISTORIES", "10000"))
 CHUNK = 500  # histories of the long tier between two lines of progress

@@ -23,6 +23,8 @@ from hourmark_etl.ledger.partitions.read_errors import read_errors
 
 from .stories import grows, polls, writes
 
+pytestmark = pytest.mark.slow
+
 CLICKS = events_topic("click")
 LOSSES = [*itertools.product((False, True), repeat=4)]
 

@@ -35,6 +35,8 @@ from hourmark_etl.recovery.offset_records import OffsetBackupWriter
 
 from .stories import grows, polls, writes
 
+pytestmark = pytest.mark.slow
+
 CLICKS = events_topic("click")
 
 

@@ -37,6 +37,8 @@ from hourmark_etl.model import EventTotals, Frontier, HourState, StagedBatch
 from hourmark_etl.staging import stage
 from hourmark_etl.storage import Storage
 
+pytestmark = pytest.mark.slow
+
 HISTORIES_MAX = 40
 # The rules of a cut know no leaders, no values and no records of outsiders, and each action more
 # makes the others rarer.

@@ -21,6 +21,8 @@ from hourmark_etl.model import StagingPosition
 
 from .stories import Patch, Plant, Story, grows, is_found, played, polls, without_epochs, writes
 
+pytestmark = pytest.mark.slow
+
 
 def logs_grow_beyond_what_they_lost(world: World) -> None:
     """The central cluster loses the last promises and events, which are staged; others come before

@@ -12,7 +12,7 @@ import pyarrow as pa
 from hourmark.records.audit import AuditRecord
 from hourmark.records.host_reports import HostReport, SourceReport
 from hourmark.records.hours import Hour
-from hourmark.records.manifest import BucketEvidence, Grade, Manifest
+from hourmark.records.manifest import BucketEvidence, Grade, Manifest, ParquetFile
 from hourmark.records.ranges import ByteRange, RangeId
 from hourmark.rules.event_types import EventType, Source
 from hourmark_etl.ledger.overrides import Blocker
@@ -105,6 +105,16 @@ def evidence(**changes: Any) -> BucketEvidence:
         promised=1,
         audit_next={"0": 0},
     )
+
+
+PARQUET_FILE = ParquetFile(
+    name="_parquet/part-00000.parquet",
+    rows_of="part-00000.avro",
+    records=1,
+    bytes=9,
+    blake2b="00" * 16,
+    origin_hour=str(HOUR),
+)
 
 
 def manifest(hour: Hour = HOUR, **changes: Any) -> Manifest:

@@ -810,9 +810,10 @@ class EtlSettings(FrozenModel):
 
 
 class TypesSettings(FrozenModel):
-    """Settings of the folder with the declarations of event types and sources.
+    """Settings of `hourmark types apply`: the folder with the declarations of event types and
+    sources, and the first hour of new types.
 
-    `hourmark types apply` reads the folder. Other components use the published declarations.
+    Other components use the published declarations, not the folder.
     """
 
     dir: Path = Path("types")

@@ -26,8 +26,9 @@ def unknown_settings(
         older: The version to roll back to.
 
     Yields:
-        At most two obstacles: one for all unknown settings, and one for all references to files or
-        environment variables that the older version would not resolve.
+        At most three obstacles: one for all unknown settings, one for all references to files or
+        environment variables that the older version would not resolve, and one for several
+        addresses of NameNodes.
     """
     leaves = list(_leaves(values))
     unknown = sorted({key for key, _ in leaves if is_unknown(key, older)})
@@ -52,6 +53,13 @@ def unknown_settings(
             f"{', '.join(referring)}, and uses them literally",
             "write the values themselves into a separate configuration file that only its user "
             "can read",
+        )
+    is_list = any(key == "storage.webhdfs" and "," in str(value) for key, value in leaves)
+    if is_list and not older.several_namenodes:
+        yield Obstacle(
+            name,
+            f"{older.name} supports only one address in storage.webhdfs",
+            "set storage.webhdfs to the address of the active NameNode before the rollback",
         )
 
 

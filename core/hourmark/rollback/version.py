@@ -31,6 +31,7 @@ class OlderVersion:
         reads_unfinished_files: Whether its tailers can finish reading compressed log files, log
             files that were moved, and stored input of receivers, such as the syslog receiver.
         keeps_alarms: Whether its mirrors keep the alarms of an earlier run.
+        several_namenodes: Whether `storage.webhdfs` may contain several addresses.
     """
 
     name: str
@@ -43,7 +44,26 @@ class OlderVersion:
     references: bool
     reads_unfinished_files: bool
     keeps_alarms: bool
+    several_namenodes: bool = False
 
+
+# What came after 0.3.0, and which no released version knows. A new field or setting belongs here.
+_LATER_MARKER_FIELDS: Final = (
+    "checked",
+    "set_aside",
+    "set_aside_records",
+    "left_out",
+    "lacks",
+    "codec",
+    "parquet",
+)
+_LATER_SETTINGS: Final = (
+    "service.create_missing_topics",
+    "service.range_ahead_seconds",
+    "etl.avro_codec",
+    "etl.bucket_format",
+    "storage.ca",
+)
 
 VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(
     {
@@ -52,23 +72,11 @@ VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(
             ledger=2,
             checkpoints=(1,),
             parsers=(1,),
-            no_marker_fields=(
-                "lost",
-                "unknown",
-                "unrepeatable",
-                "checked",
-                "set_aside",
-                "set_aside_records",
-                "left_out",
-                "lacks",
-                "codec",
-                "parquet",
-            ),
+            no_marker_fields=("lost", "unknown", "unrepeatable", *_LATER_MARKER_FIELDS),
             no_range_fields=("record_start", "fields", "format", "ending"),
             no_settings=frozenset(
                 (
                     "registry.ca",
-                    "storage.ca",
                     "registry.certificate",
                     "registry.key",
                     "service.workers",
@@ -79,8 +87,6 @@ VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(
                     "service.body_seconds",
                     "service.idle_seconds",
                     "service.tokens_required",
-                    "service.create_missing_topics",
-                    "service.range_ahead_seconds",
                     "service.tls.*",
                     "tailer.second_state_dir",
                     "tailer.token_file",
@@ -107,9 +113,8 @@ VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(
                     "mirror.metrics_port",
                     "mirror.metrics_host",
                     "kafka.further_edges.*",
-                    "etl.avro_codec",
                     "types.first_hour",
-                    "etl.bucket_format",
+                    *_LATER_SETTINGS,
                 )
             ),
             references=False,
@@ -121,25 +126,9 @@ VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(
             ledger=5,
             checkpoints=(1, 2, 3),
             parsers=(1, 2),  # 3 parses more forms of syslog
-            no_marker_fields=(
-                "checked",
-                "set_aside",
-                "set_aside_records",
-                "left_out",
-                "lacks",
-                "codec",
-                "parquet",
-            ),
+            no_marker_fields=_LATER_MARKER_FIELDS,
             no_range_fields=("ending",),
-            no_settings=frozenset(
-                (
-                    "service.create_missing_topics",
-                    "service.range_ahead_seconds",
-                    "etl.avro_codec",
-                    "etl.bucket_format",
-                    "storage.ca",
-                )
-            ),
+            no_settings=frozenset(_LATER_SETTINGS),
             references=True,
             reads_unfinished_files=True,
             keeps_alarms=True,

@@ -131,11 +131,12 @@ def _http_servers(config: Config) -> Iterator[tuple[str, str, ssl.SSLContext | N
     )
     if config.storage.root.startswith("hdfs://"):
         namenodes = config.storage.namenodes
+        context = http_request.create_tls_context("storage", config.storage.ca, None, None)
         for address in namenodes:
             yield (
                 "storage.webhdfs" if len(namenodes) == 1 else redact_setting(address),
                 f"{address}/webhdfs/v1/?op=GETFILESTATUS",
-                http_request.create_tls_context("storage", config.storage.ca, None, None),
+                context,
             )
     if tailer.sources:
         for url in tailer.service_urls:

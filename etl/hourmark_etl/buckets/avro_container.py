@@ -35,6 +35,7 @@ _DEFLATE_LEVEL: Final = (
 )
 _RAW: Final = -15  # RFC 1951 without a header or checksum, as the Avro specification requires
 _DIGEST_SIZE: Final = 16
+_READ_BYTES: Final = 1 << 20
 
 
 class ContainerStats(NamedTuple):
@@ -302,6 +303,11 @@ class DigestingReader:
         self.digest.update(data)
         self.bytes += len(data)
         return data
+
+    def read_rest(self) -> None:
+        """Read the file to its end, so that `digest` and `bytes` cover all of it."""
+        while self.read(_READ_BYTES):
+            pass
 
 
 def _deflate() -> Callable[[bytearray], bytes]:

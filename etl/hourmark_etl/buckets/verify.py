@@ -51,7 +51,6 @@ ON_TIME_PREFIX: Final = "part-"
 LATE_PREFIX: Final = "late-"
 
 _EXAMPLES_MAX: Final = 3  # ids named in one finding
-_READ_BYTES: Final = 1 << 20
 
 
 class BucketFault(enum.StrEnum):
@@ -364,8 +363,7 @@ class _Check:
         for file in present:
             with self._storage.open(f"{self.folder}/{file.name}") as opened:
                 content = DigestingReader(opened)
-                while content.read(_READ_BYTES):
-                    pass
+                content.read_rest()
             self._check_bytes(file, content.bytes, content.digest.hexdigest())
         for avro in manifest.files if manifest.parquet else ():
             files = [file for file in present if file.rows_of == avro.name]
@@ -448,8 +446,7 @@ class _Check:
                     f"after {content.records} events: {type(error).__name__}: {error}",
                     file.name,
                 )
-            while reader.read(_READ_BYTES):
-                pass  # read the rest for the digest
+            reader.read_rest()
             content.bytes, content.digest = reader.bytes, reader.digest.hexdigest()
         return content
 

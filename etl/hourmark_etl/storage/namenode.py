@@ -20,7 +20,7 @@ _JMX: Final = "/jmx?qry=Hadoop:service=NameNode,name="
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameNodeReport:
-    """What one NameNode reports about itself.
+    """The state and the attributes that one NameNode reports about itself.
 
     Attributes:
         address: HTTP address of the NameNode.

@@ -45,9 +45,9 @@ BY_FILE = ("--dist", "loadfile", "--no-loadscope-reorder")
 OTHER_WORKERS = ("--numprocesses", "3", *BY_FILE)
 # Each worker starts a stack, which needs about 4 GiB of memory.
 SERVER_WORKERS = ("--numprocesses", "2", *BY_FILE)
-# Servers start and answer more slowly while both lanes use all cores, so a test may exceed a time
-# limit. More failed tests than these are not bad luck.
-SERVER_REPEATS_MAX = 3
+# While both lanes use all cores, a test may exceed a time limit, or a race in a test may show that
+# never does otherwise. The result lists such tests. More of them than these are not bad luck.
+REPEATS_MAX = 3
 DEFAULT_MARKS = "not long"
 LONG_MARKS = "long"
 CONTAINER_MARKS = "containers"  # these tests are also marked `long`
@@ -85,6 +85,7 @@ def tests(
     arguments: Sequence[str],
     output: Output = Output.AS_IT_COMES,
     repeats_max: int = 0,
+    folders: tuple[str, ...] = (),
 ) -> Check:
     """Return a check that runs the tests selected by a pytest marker expression.
 
@@ -94,6 +95,7 @@ def tests(
         arguments: Additional command-line arguments for pytest.
         output: When to print the output of pytest.
         repeats_max: If at most this many tests fail, they are repeated alone.
+        folders: Folders that contain the tests; empty for all tests.
 
     Returns:
         The check, to be passed to `run_checks`. This function does not run pytest.
@@ -102,7 +104,7 @@ def tests(
     # This family names the file of each test.
     reporting = (f"--junitxml={report}", "-o", "junit_family=xunit1")
     command = (sys.executable, "-m", "pytest", "-m", marks, *reporting, *arguments)
-    return Check(name, command, output, report, repeats_max)
+    return Check(name, command, output, report, repeats_max, folders)
 
 
 class Plan(NamedTuple):
@@ -138,9 +140,10 @@ def whole_suite(arguments: Sequence[str]) -> Plan:
                 tests(
                     "tests on servers",
                     SERVER_MARKS,
-                    (*SERVER_WORKERS, *SERVER_FOLDERS, *arguments),
+                    (*SERVER_WORKERS, *arguments),
                     # With options such as --maxfail, not all tests have run.
-                    repeats_max=0 if arguments else SERVER_REPEATS_MAX,
+                    repeats_max=0 if arguments else REPEATS_MAX,
+                    folders=SERVER_FOLDERS,
                 ),
             ),
             (
@@ -150,10 +153,11 @@ def whole_suite(arguments: Sequence[str]) -> Plan:
                     WITHOUT_SERVERS,
                     (*OTHER_WORKERS, *arguments),
                     Output.AT_ITS_END,
+                    repeats_max=0 if arguments else REPEATS_MAX,
                 ),
             ),
         ),
-        (tests("tests alone", ALONE_MARKS, (*ALONE_FOLDERS, *arguments)),),
+        (tests("tests alone", ALONE_MARKS, arguments, folders=ALONE_FOLDERS),),
     )
 
 

@@ -67,6 +67,8 @@ class Check(NamedTuple):
         repeats_max: If pytest ran all tests and at most this many failed, these run once more, one
             at a time, when all other checks have finished. Those that then pass are listed at the
             end, but do not count as failed. Requires `report`.
+        folders: Folders that pytest searches for tests; empty for its default folders. Failed tests
+            that are repeated take their place.
     """
 
     name: str
@@ -74,6 +76,7 @@ class Check(NamedTuple):
     output: Output = Output.WHERE_IT_FAILED
     report: Path | None = None
     repeats_max: int = 0
+    folders: tuple[str, ...] = ()
 
     def repetition(self, root: Path) -> Check | None:
         """Return a check that runs the failed tests of this check once more.
@@ -224,7 +227,7 @@ def _run(check: Check, root: Path, forwarder: _SignalForwarder) -> int:
     if check.report is not None:
         (root / check.report).unlink(missing_ok=True)  # of an earlier run
     with subprocess.Popen(
-        check.command,
+        (*check.command, *check.folders),
         cwd=root,
         stdin=subprocess.DEVNULL,
         stdout=output,

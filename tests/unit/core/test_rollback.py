@@ -45,6 +45,7 @@ KNOWS_ALL = OlderVersion(
     references=True,
     reads_unfinished_files=True,
     keeps_alarms=True,
+    several_namenodes=True,
 )
 
 
@@ -103,6 +104,16 @@ def test_settings_that_came_later_are_named_and_others_are_not() -> None:
         in unknown.seen
     )
     assert "state_dir" not in unknown.seen and "etl.ledger" in referring.seen
+    assert seen(unknown_settings("hourmark.toml", values, KNOWS_ALL)) == []
+
+
+@pytest.mark.parametrize("older", VERSIONS.values(), ids=VERSIONS)
+def test_addresses_of_several_namenodes_are_named(older: OlderVersion) -> None:
+    values = {"storage": {"webhdfs": "http://one:9870"}}
+    assert seen(unknown_settings("hourmark.toml", values, older)) == []
+    values = {"storage": {"webhdfs": "http://one:9870,http://two:9870"}}
+    (found,) = unknown_settings("hourmark.toml", values, older)
+    assert "storage.webhdfs" in found.seen and "active NameNode" in found.to_do
     assert seen(unknown_settings("hourmark.toml", values, KNOWS_ALL)) == []
 
 

@@ -38,7 +38,10 @@ KNOWN_FAILURES: Final = frozenset[str]()
 
 @pytest.mark.parametrize(
     "form",
-    [*CORPUS, *representative(FURTHER, keep=0, suite=len(FURTHER) // 4)],
+    [
+        *representative(CORPUS, keep=len(CORPUS) // 6, suite=len(CORPUS)),
+        *representative(FURTHER, keep=0, suite=len(FURTHER) // 4),
+    ],
     ids=lambda form: form.name,
 )
 def test_the_proposed_structure_is_what_an_engineer_declares(

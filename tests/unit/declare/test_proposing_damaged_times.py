@@ -14,6 +14,8 @@ from hourmark_declare.proposing.file_sample import read_sample
 from hourmark_declare.proposing.selection import Proposal, propose
 from hourmark_declare.proposing.times.time_formats import choose_time_format
 
+pytestmark = pytest.mark.slow
+
 MARK: Final = "\ufeff"
 
 

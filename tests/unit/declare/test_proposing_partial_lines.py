@@ -13,6 +13,8 @@ from hourmark_declare.line_trial import LineTrial, ReadContext
 from hourmark_declare.proposing.file_sample import read_sample
 from hourmark_declare.proposing.selection import Proposal, propose
 
+pytestmark = pytest.mark.slow
+
 RECORDS: Final = 120
 CONTEXT: Final = ReadContext(observed_at_ms=WRITTEN_MS, zone="UTC", host="tailer-1")
 TRACE: Final = "\nshop.Failure: no cart\n\tat shop.Cart.total(Cart.java:81)"

@@ -21,6 +21,8 @@ from hourmark_infra.checks.cli import (
 from hourmark_infra.checks.reports import describe_failed_tests
 from hourmark_infra.checks.running import Check, Output, run_checks
 
+pytestmark = pytest.mark.slow
+
 
 def marks_of(check: Check) -> str:
     return check.command[check.command.index("-m", 2) + 1]
@@ -200,7 +202,7 @@ def test_a_few_failed_tests_are_repeated_alone(
     report = Path("report.xml")
     options = ("-o", "junit_family=xunit1", f"--junitxml={report}", "-p", "no:cacheprovider")
     command = (sys.executable, "-m", "pytest", "--numprocesses", "2", *options)
-    session = Check("some", command, report=report, repeats_max=2)
+    session = Check("some", command, report=report, repeats_max=2, folders=(".",))
     assert run_checks([[session]], tmp_path) == status
     said = capfd.readouterr().err
     assert ("passed only when they were repeated alone:" in said) == (status == 0)
@@ -241,5 +243,5 @@ def test_a_session_that_was_cut_short_is_not_repeated(
 
 def test_only_the_suite_without_options_is_repeated() -> None:
     # With options such as --maxfail, not all tests have run.
-    assert [check.repeats_max for check in pytests()] == [3, 0, 0]
+    assert [check.repeats_max for check in pytests()] == [3, 3, 0]
     assert [check.repeats_max for check in pytests("--maxfail=1")] == [0, 0, 0]

@@ -31,7 +31,8 @@ def test_drivers_get_an_archive_that_exists(archive: Path) -> None:
     archive.touch()
     assert submit_arguments() == {
         "PYSPARK_SUBMIT_ARGS": (
-            f"--conf 'spark.driver.defaultJavaOptions=-XX:SharedArchiveFile={archive}' pyspark-shell"
+            "--conf 'spark.driver.defaultJavaOptions=-XX:+UseSerialGC -XX:TieredStopAtLevel=1 "
+            f"-XX:SharedArchiveFile={archive}' pyspark-shell"
         )
     }
 

@@ -26,7 +26,6 @@ from hourmark_etl.storage import Storage, StorageError
 
 # an object with the buffer protocol; `collections.abc.Buffer` since Python 3.12
 Buffer = Any
-_READ_BYTES: Final = 1 << 20
 _LEVEL: Final = 3  # of Zstandard, as in the Avro files
 _DIGEST_SIZE: Final = 16
 
@@ -204,8 +203,7 @@ def verify_written_parquet(storage: Storage, written: WrittenParquet) -> str:
     """
     with storage.open(written.path, size=written.bytes) as file:
         seen = DigestingReader(file)
-        while seen.read(_READ_BYTES):
-            pass
+        seen.read_rest()
         found: tuple[object, ...] = (seen.bytes, seen.digest.hexdigest())
         wanted: tuple[object, ...] = (written.bytes, written.blake2b)
         if found == wanted:

@@ -18,6 +18,8 @@ from hourmark.rules.revision import PARSER, ParserVersion
 from hourmark_delivery_service.parsing.json_bodies import json_body_to_lines
 from hourmark_delivery_service.parsing.json_payload import DEPTH_MAX
 
+pytestmark = pytest.mark.slow
+
 EVENTS = [
     {"user": "u", "ms": 1},
     {"user": "Zoë\n\u2028", "ms": 2},

@@ -51,6 +51,8 @@ from hourmark_etl.ledger.heartbeat import DriverSigns
 from hourmark_etl.operators.explain import explain_hour
 from hourmark_etl.operators.hour_facts import read_hour_facts
 
+pytestmark = pytest.mark.slow
+
 OLDEST, THIRD = OLD_HOURS[0], OLD_HOURS[3]
 HOUR_MS = 3_600_000
 

@@ -28,6 +28,8 @@ from hourmark_etl.storage import AccessDenied, LocalDisk, StorageError
 from hourmark_etl.storage.folders import INDEX_FOLDER
 from hourmark_etl.storage.paths import SCRATCH
 
+pytestmark = pytest.mark.slow
+
 HOUR_MS = 3_600_000
 KEEP_S = 100.0
 LONG_AFTER = FIRST.end_ms + 10 * 24 * HOUR_MS  # past every time for which anything is kept

@@ -47,6 +47,8 @@ from hourmark_etl.operators.hour_facts import read_hour_facts
 from hourmark_etl.operators.rollback import obstacles
 from hourmark_etl.recovery.check import check_chains, check_groups, check_markers
 
+pytestmark = pytest.mark.slow
+
 OLDEST, THIRD = OLD_HOURS[0], OLD_HOURS[3]
 
 

@@ -52,6 +52,8 @@ from hourmark_etl.ledger.partitions.offset_gaps import accepted_gaps
 from hourmark_etl.model import AuditOffsets, Frontier, HourState
 from hourmark_etl.storage import BadBlocks, Storage
 
+pytestmark = pytest.mark.slow
+
 
 def test_an_override_in_the_middle_of_a_cut_does_not_bring_settled_promises_back(
     world: World,

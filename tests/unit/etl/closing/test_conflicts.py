@@ -38,6 +38,8 @@ from hourmark_etl.ledger.conflicts import conflicts, record_compared_files
 from hourmark_etl.ledger.overrides import blockers
 from hourmark_etl.model import HourState
 
+pytestmark = pytest.mark.slow
+
 HOUR_MS = 3_600_000
 
 

@@ -34,6 +34,8 @@ from hourmark_etl.closing.proof.proof import FINDINGS_MAX
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.conflicts import conflicts
 
+pytestmark = pytest.mark.slow
+
 HOUR_MS = 3_600_000
 _BUCKETS = tables.buckets
 

@@ -49,6 +49,8 @@ from hourmark_etl.operators.rollback import obstacles
 from hourmark_etl.staging.pieces import StagedNote
 from hourmark_etl.topics import CentralTopicNames
 
+pytestmark = pytest.mark.slow
+
 CLICK = Partition(events_topic("click"), 0)
 BOTH = AuditOffsets.from_offsets({FIRST_SITE: 5, FURTHER: 9})
 

@@ -24,6 +24,8 @@ from hourmark_etl.ledger.maintenance.backups import open_with_copy
 from hourmark_etl.ledger.maintenance.downgrading import downgrade_ledger, restore_copy
 from hourmark_etl.operators import ledger as commands
 
+pytestmark = pytest.mark.slow
+
 OLD = 2
 BUCKET = {"type": "click", "hour": 3600, "grade": "proved", "manifest": "{}", "closed_at_ms": 1}
 LOSS = {"host_id": "h", "source": "app", "from_ms": 1, "to_ms": 2, "lost_bytes": 3, "unknown": 0}

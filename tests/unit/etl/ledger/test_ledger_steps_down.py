@@ -32,6 +32,8 @@ from hourmark_etl.ledger.engines import open_engine
 from hourmark_etl.ledger.maintenance.downgrading import downgrade_ledger, restore_copy
 from hourmark_etl.operators.ledger import ledger
 
+pytestmark = pytest.mark.slow
+
 OLD = 2
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.records import HOUR, manifest, tailer
+from tests.support.records import HOUR, PARQUET_FILE, manifest, tailer
 
 from hourmark.config.groups import EtlSettings
 from hourmark.config.loading import Config
@@ -63,6 +63,7 @@ def test_without_a_ledger_there_is_nothing_to_say(tmp_path: Path) -> None:
         ("checked", 3),
         ("set_aside", 2),
         ("codec", "deflate"),
+        ("parquet", [PARQUET_FILE]),
     ],
 )
 def test_a_marker_that_says_more_is_in_the_way_for_good(
@@ -87,7 +88,7 @@ def test_a_marker_that_says_more_is_in_the_way_for_good(
     assert found == [
         "1 closed buckets contain lost or unknown or unrepeatable or checked or set_aside or "
         "set_aside_records or left_out or "
-        "lacks or codec, such as click 1970-01-01T01, which 0.2.0 rejects"
+        "lacks or codec or parquet, such as click 1970-01-01T01, which 0.2.0 rejects"
     ]
 
 

@@ -25,6 +25,8 @@ from hourmark_etl.ledger import frontiers, tables
 from hourmark_etl.operators.audit import audit
 from hourmark_etl.storage import open_storage
 
+pytestmark = pytest.mark.slow
+
 HOUR = Hour.parse("2026-01-05T07")
 FROM = ("--from", str(HOUR))
 IDS = LineIds("a" * 32, "b" * 32, 0)

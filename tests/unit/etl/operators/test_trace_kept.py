@@ -29,6 +29,8 @@ from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
 from hourmark_etl.operators.tracing.results import ByEventId, ByFilePosition, ByRangePosition
 from hourmark_etl.operators.tracing.storage_search import StorageSearch
 
+pytestmark = pytest.mark.slow
+
 RANGE = RangeId(b"a range.")
 FILE = "b" * 32
 SCHEMA = event_schema("click", [])

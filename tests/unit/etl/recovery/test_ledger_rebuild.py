@@ -43,6 +43,8 @@ from hourmark_etl.recovery.rebuild import rebuild
 from hourmark_etl.recovery.rebuild_result import RebuildResult
 from hourmark_etl.storage import Storage
 
+pytestmark = pytest.mark.slow
+
 SECOND = FIRST.next()
 
 

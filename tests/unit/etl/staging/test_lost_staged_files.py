@@ -35,6 +35,8 @@ from hourmark_etl.model import Frontier, HourState
 from hourmark_etl.recovery.check import check_groups
 from hourmark_etl.storage import Storage
 
+pytestmark = pytest.mark.slow
+
 
 def poll_for_a_while(world: World, polls: int = 6) -> None:
     """Polls, each after the longest pause there is."""

@@ -20,6 +20,8 @@ from hourmark_etl.ledger.hosts.reporters import decode_report, put_reports, repo
 from hourmark_etl.staging.pieces import ReportRecord
 from hourmark_etl.staging.stage import drop_repeated_reports
 
+pytestmark = pytest.mark.slow
+
 HOSTS, INCARNATIONS = ("a" * 32, "b" * 32), ("one", "two")
 SOURCES = st.lists(
     st.builds(

@@ -53,12 +53,11 @@ def fail_over(active: FakeHdfs, standby: FakeHdfs) -> None:
 
 
 def failing_over(trouble: Trouble, other: FakeHdfs) -> Trouble:
-    """The trouble, and then the other NameNode is active."""
+    """The trouble; the other NameNode is active before the client sees it."""
 
     def both(handler: Handler, operation: str) -> bool:
-        answered = trouble(handler, operation)
         fail_over(handler.server, other)
-        return answered
+        return trouble(handler, operation)
 
     return both
 

@@ -26,6 +26,8 @@ from hourmark_etl.storage import (
     webhdfs_http,
 )
 
+pytestmark = pytest.mark.slow
+
 FOLDER = "/root/folder"
 HTML = b"<html>please log in</html>"
 
