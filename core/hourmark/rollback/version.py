@@ -63,6 +63,8 @@ _LATER_SETTINGS: Final = (
     "etl.avro_codec",
     "etl.bucket_format",
     "storage.ca",
+    "storage.principal",
+    "storage.keytab",
 )
 
 VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(
