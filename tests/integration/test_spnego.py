@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 import pytest
 from tests.support.kdc import REALM, Kdc, missing_programs
 
-from hourmark_etl.storage.spnego import NegotiationFailed, negotiate_header
+from hourmark.errors import ConfigError
+from hourmark_etl.storage.spnego import NegotiationFailed, check_login, negotiate_header
 
 gssapi = pytest.importorskip("gssapi")
 pytestmark = [
@@ -60,6 +61,30 @@ def test_each_header_has_a_new_ticket(realm: Realm) -> None:
         negotiate_header(HOST, PRINCIPAL, realm.client)
     realm.kdc.start()
     assert realm.accepts(negotiate_header(HOST, PRINCIPAL, realm.client)) == PRINCIPAL
+
+
+def test_a_replaced_keytab_is_used_without_a_restart(realm: Realm, tmp_path: Path) -> None:
+    keytab, principal = tmp_path / "keytab", f"replaced@{REALM}"
+    keytab.write_bytes(realm.kdc.keytab("replaced").read_bytes())
+    assert realm.accepts(negotiate_header(HOST, principal, keytab)) == principal
+    keytab.unlink()
+    with pytest.raises(NegotiationFailed, match=r"the keytab cannot be read \(No such file"):
+        negotiate_header(HOST, principal, keytab)
+    keytab.write_bytes(b"")
+    with pytest.raises(NegotiationFailed, match="the keytab has no key of replaced@"):
+        negotiate_header(HOST, principal, keytab)
+    keytab.write_bytes(realm.kdc.keytab("replaced").read_bytes())  # a new key
+    assert realm.accepts(negotiate_header(HOST, principal, keytab)) == principal
+
+
+def test_a_principal_that_the_keytab_does_not_have_is_named(realm: Realm) -> None:
+    with pytest.raises(NegotiationFailed, match=f"the keytab has no key of other@{REALM}"):
+        negotiate_header(HOST, f"other@{REALM}", realm.client)
+    check_login(PRINCIPAL, realm.client)
+    with pytest.raises(
+        ConfigError, match=rf"storage\.keytab = .*storage\.principal = other@{REALM}"
+    ):
+        check_login(f"other@{REALM}", realm.client)
 
 
 def test_a_ticket_cache_is_used_without_a_keytab(

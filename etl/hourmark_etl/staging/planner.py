@@ -179,7 +179,7 @@ class StreamReader(DataSourceStreamReader):
             return []
         bootstrap = bootstrap_addresses(self._config.kafka.central_cluster)
         schemas = [self._plans().schemas({s.span.topic for s in spans}) for spans in planned.tasks]
-        storage = open_storage(self._config.storage)
+        storage = open_storage(self._config.storage, is_start=False)
         return [
             _Task(planned.folder, spans, of, bootstrap, storage)
             for spans, of in zip(planned.tasks, schemas, strict=True)

@@ -77,11 +77,13 @@ __all__ = [
 ]
 
 
-def open_storage(settings: StorageSettings) -> Storage:
+def open_storage(settings: StorageSettings, *, is_start: bool = True) -> Storage:
     """Create the storage backend for the given settings, without connecting to the storage.
 
     Args:
         settings: The `storage` settings. `root` is a URL `file:///…` or `hdfs://…/path`.
+        is_start: Whether to check the files that the settings name. A driver that is running does
+            not, because an operator may be replacing them; requests then fail until they are back.
 
     Returns:
         A `LocalDisk` for a `file://` URL, otherwise a `WebHdfs`.
@@ -92,8 +94,8 @@ def open_storage(settings: StorageSettings) -> Storage:
     """
     if settings.root.startswith("file://"):
         return LocalDisk(root=Path(settings.root.removeprefix("file://") or "/"))
-    if settings.ca is not None:
-        load_ca_certificates(ssl.create_default_context(), "storage.ca", settings.ca)
+    if is_start:
+        _check_files(settings)
     root, user = urlsplit(settings.root), settings.user or getpass.getuser()
     filesystem = f"hdfs://{root.netloc}"
     return WebHdfs(
@@ -107,10 +109,16 @@ def open_storage(settings: StorageSettings) -> Storage:
     )
 
 
+def _check_files(settings: StorageSettings) -> None:
+    if settings.ca is not None:
+        load_ca_certificates(ssl.create_default_context(), "storage.ca", settings.ca)
+    if settings.principal:
+        check_login(settings.principal, settings.keytab)
+
+
 def _login(settings: StorageSettings, filesystem: str, user: str) -> KerberosLogin | None:
     if not settings.principal:
         return None
-    check_login(settings.keytab)
     root = WebHdfsTarget(
         namenodes=settings.namenodes,
         ca=settings.ca,

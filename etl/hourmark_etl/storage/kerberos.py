@@ -39,8 +39,8 @@ class LoginFailed(StorageError):
     """
 
     next_step = (
-        "check that the KDC can be reached, storage.principal, storage.keytab and /etc/krb5.conf; "
-        "the login is repeated automatically"
+        "check that the KDC can be reached, storage.principal, storage.keytab, /etc/krb5.conf, and "
+        "the clocks of this machine and the NameNodes; the login is repeated automatically"
     )
 
 
@@ -71,6 +71,9 @@ class ReceivedToken:
     def __post_init__(self) -> None:
         if self.text:
             add_secret(self.text)
+
+    def __reduce__(self) -> tuple[type[ReceivedToken], tuple[str, str]]:
+        return ReceivedToken, (self.text, self.url)  # calls __post_init__, unlike the default
 
     def token(self) -> str:
         """Return the token.
@@ -112,7 +115,8 @@ class KerberosLogin:
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._text = ""
-        self._expires_s = 0.0  # Unix seconds, as the two below
+        self._expires_s = 0.0  # Unix seconds, as the three below
+        self._obtained_s = 0.0
         self._due_s = 0.0  # next attempt to obtain a token
         self._failing_since_s = 0.0  # 0 if the last attempt succeeded
         self._failure = ""
@@ -142,10 +146,11 @@ class KerberosLogin:
     def refresh_soon(self) -> None:
         """Obtain a new token with the next request, because a server rejected the current one.
 
-        The current token remains in use if that fails: a standby may not know it yet.
+        The current token remains in use if that fails: a standby may not know it yet. A token that
+        was obtained less than 30 seconds ago is not replaced.
         """
         if not self._failing_since_s:
-            self._due_s = min(self._due_s, self._now_s())
+            self._due_s = min(self._due_s, max(self._now_s(), self._obtained_s + RETRY_S))
 
     def __reduce__(self) -> tuple[type[ReceivedToken], tuple[str, str]]:
         try:
@@ -214,7 +219,7 @@ class KerberosLogin:
                 f"a new delegation token has expired {now_s - expires_s:.0f} s ago; compare the "
                 "clocks of this machine and the NameNodes"
             )
-        self._text, self._expires_s = text, expires_s
+        self._text, self._obtained_s, self._expires_s = text, now_s, expires_s
         self._due_s = now_s + (expires_s - now_s) * _RENEWAL_RATIO
 
     def _send(self, method: str, operation: str, **parameters: str) -> bytes:

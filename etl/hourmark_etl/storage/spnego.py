@@ -26,24 +26,27 @@ class NegotiationFailed(Exception):
     """Raised if no ticket for a server could be obtained; the text is the reason of Kerberos."""
 
 
-def check_login(keytab: Path | None) -> None:
-    """Check that the Kerberos library is installed and that the keytab can be read.
+def check_login(principal: str, keytab: Path | None) -> None:
+    """Check that the Kerberos library is installed and that the keytab has a key of the principal.
+
+    No KDC is contacted, so the key may be outdated.
 
     Args:
+        principal: The setting `storage.principal`.
         keytab: The setting `storage.keytab`; None if a ticket cache is used.
 
     Raises:
-        ConfigError: The library is missing, or the keytab cannot be read.
+        ConfigError: The library is missing, the keytab cannot be read, or it does not have a key.
     """
-    _gssapi()
+    gssapi = _gssapi()
     if keytab is None:
         return
     try:
-        keytab.open("rb").close()
-    except OSError as error:
+        _check_key(gssapi, principal, keytab)
+    except NegotiationFailed as error:
         raise ConfigError(
-            f"storage.keytab = {keytab}: {error.strerror}; create the keytab of storage.principal "
-            "(kadmin ktadd), readable by the user of this process"
+            f"storage.keytab = {keytab}: {error}; create the keytab of storage.principal = "
+            f"{principal} (kadmin ktadd), readable by the user of this process"
         ) from error
 
 
@@ -65,6 +68,8 @@ def negotiate_header(host: str, principal: str, keytab: Path | None) -> str:
         ConfigError: The library is not installed.
     """
     gssapi = _gssapi()
+    if keytab is not None:
+        _check_key(gssapi, principal, keytab)
     try:
         credentials = gssapi.Credentials(
             name=gssapi.Name(principal, gssapi.NameType.kerberos_principal),
@@ -95,6 +100,21 @@ def authorizer(settings: StorageSettings) -> Callable[[str], str] | None:
     if not settings.principal:
         return None
     return lambda host: negotiate_header(host, settings.principal, settings.keytab)
+
+
+def _check_key(gssapi: Any, principal: str, keytab: Path) -> None:
+    # Without it, gssapi reports that no credentials cache was found.
+    try:
+        keytab.open("rb").close()
+        gssapi.Credentials(
+            name=gssapi.Name(principal, gssapi.NameType.kerberos_principal),
+            usage="accept",  # looks for the key in the keytab
+            store={"keytab": f"FILE:{keytab}"},
+        )
+    except OSError as error:
+        raise NegotiationFailed(f"the keytab cannot be read ({error.strerror})") from error
+    except gssapi.exceptions.GSSError as error:
+        raise NegotiationFailed(f"the keytab has no key of {principal} ({error})") from error
 
 
 def _store(keytab: Path | None) -> dict[str, str] | None:

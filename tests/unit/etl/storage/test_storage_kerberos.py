@@ -16,7 +16,7 @@ from tests.support.clock import FakeClock
 from tests.support.fake_hdfs import FakeHdfs, Handler, refusing, serving_hdfs
 
 from hourmark.config.groups import StorageSettings
-from hourmark.config.redaction import redact
+from hourmark.config.redaction import forget_secrets, redact
 from hourmark.errors import ConfigError
 from hourmark_etl.storage import LoginFailed, StorageError, WebHdfs, open_storage, spnego
 from hourmark_etl.storage.kerberos import KerberosLogin
@@ -149,13 +149,31 @@ def test_no_request_is_sent_after_the_token_has_expired(
 
 
 def test_a_rejected_token_is_replaced_and_the_operation_repeated(
-    hdfs: FakeHdfs, secure: WebHdfs
+    hdfs: FakeHdfs, secure: WebHdfs, clock: FakeClock
 ) -> None:
     assert not secure.exists("file")
     for rejected in (secure.make_folder, lambda path: secure.write_new(f"{path}/file", b"")):
+        clock.advance(31)
         hdfs.tokens = set()  # as after a NameNode that lost its edits
         rejected("folder")
     assert secure.exists("folder/file")
+
+
+def test_a_namenode_that_rejects_new_tokens_causes_few_logins(
+    hdfs: FakeHdfs, secure: WebHdfs, kdc: Kdc, clock: FakeClock
+) -> None:
+    rejected = refusing(403, "InvalidToken", "token (…) can't be found in cache")
+    for _ in range(10):
+        hdfs.troubles += [("GETFILESTATUS", rejected)] * 3
+        with pytest.raises(StorageError, match="can't be found in cache"):
+            secure.exists("file")
+    assert kdc.attempts == 2
+    clock.advance(31)
+    hdfs.troubles += [("GETFILESTATUS", rejected)] * 3
+    with pytest.raises(StorageError, match="can't be found in cache"):
+        secure.exists("file")
+    assert kdc.attempts == 4
+    assert not secure.exists("file")
 
 
 def test_a_token_that_a_standby_does_not_know_yet_is_accepted_by_the_active_namenode(
@@ -219,6 +237,15 @@ def test_no_text_contains_the_token(hdfs: FakeHdfs, secure: WebHdfs) -> None:
     assert token not in redact(f"GET /webhdfs/v1/file?delegation={token}")
 
 
+def test_an_executor_knows_that_the_token_is_a_secret_however_it_was_sent(secure: WebHdfs) -> None:
+    token, pickled = token_of(secure), pickle.dumps(secure)
+    for _ in range(2):
+        forget_secrets()
+        received = pickle.loads(pickled)
+        assert token not in redact(f"GET /webhdfs/v1/file?delegation={token}")
+        pickled = pickle.dumps(received)
+
+
 def test_an_error_does_not_repeat_a_response_that_contains_a_token(
     hdfs: FakeHdfs, secure: WebHdfs
 ) -> None:
@@ -254,3 +281,8 @@ def test_an_unreadable_keytab_or_a_missing_library_stops_the_start(
     monkeypatch.setattr(spnego, "_MODULE", "gssapi_that_is_not_installed")
     with pytest.raises(ConfigError, match=r"hourmark-etl\[kerberos\]"):
         open_storage(settings)
+
+
+def test_a_keytab_that_is_missing_while_the_driver_runs_stops_nothing(tmp_path: Path) -> None:
+    settings = StorageSettings(principal=PRINCIPAL, keytab=tmp_path / "none", ca=tmp_path / "no")
+    assert isinstance(open_storage(settings, is_start=False), WebHdfs)
