@@ -69,7 +69,7 @@ class AccessDenied(StorageError):
     An administrator must grant the permission; retrying does not help.
     """
 
-    next_step = "check storage.user (with Kerberos, storage.principal) and the folder's owner and permissions"
+    next_step = "check storage.user or storage.principal, and the folder's owner and permissions"
 
 
 class NotAuthenticated(AccessDenied):
