@@ -197,7 +197,13 @@ class HaHdfs:
         conf.mkdir()
         for webapp in WEBAPPS:
             (conf / "webapps" / webapp).mkdir(parents=True)
-        core = {"fs.defaultFS": f"hdfs://{SERVICE}", "hadoop.tmp.dir": str(self.folder / "tmp")}
+        core = {
+            "fs.defaultFS": f"hdfs://{SERVICE}",
+            "hadoop.tmp.dir": str(self.folder / "tmp"),
+            # An HttpFS of this user may act for its clients.
+            f"hadoop.proxyuser.{USER}.hosts": "*",
+            f"hadoop.proxyuser.{USER}.groups": "*",
+        }
         own = {
             "dfs.namenode.shared.edits.dir": (self.folder / "edits").as_uri(),
             "dfs.datanode.data.dir": str(self.folder / "data"),

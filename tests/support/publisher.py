@@ -14,16 +14,19 @@ _PAUSE_S: Final = 0.1
 class Publisher:
     """Publishes folders one after the other until it is stopped, as closing does: each try writes a
     folder of its own, and renames it.
+
+    `pause_s`: between two folders, for tests that take long.
     """
 
-    def __init__(self, storage: Storage, name: str) -> None:
-        self._storage, self._name = storage, name
+    def __init__(self, storage: Storage, name: str, pause_s: float = 0.0) -> None:
+        self._storage, self._name, self._pause_s = storage, name, pause_s
         self.published: dict[str, bytes] = {}  # the content by the folder
         self.errors: list[StorageError] = []
 
     def run(self, ended: threading.Event) -> None:
         while not ended.is_set():
             self._publish(f"{self._name}/{len(self.published)}", ended)
+            ended.wait(self._pause_s)
 
     def _publish(self, target: str, ended: threading.Event) -> None:
         tried: dict[str, bytes] = {}

@@ -9,13 +9,19 @@ from xml.etree import ElementTree
 
 import pytest
 from bench.etl_spark import JARS_LOCK
+from tests.support.httpfs import JARS_LOCK as HTTPFS_LOCK
 from tests.support.yarn_cluster import JARS_LOCK as YARN_LOCK
-from tools.jar_sets import PEER, SETS, YARN, JarSet
+from tools.jar_sets import HTTPFS, PEER, SETS, YARN, JarSet
 
 from hourmark_infra.jars.ivy import render_locked_dependencies
 from hourmark_infra.jars.lockfile import LOCK_FILE, digest_of, read_lock, render_lock
 
-LOCKED = [*((jar_set, LOCK_FILE) for jar_set in SETS), (PEER, JARS_LOCK), (YARN, YARN_LOCK)]
+LOCKED = [
+    *((jar_set, LOCK_FILE) for jar_set in SETS),
+    (PEER, JARS_LOCK),
+    (YARN, YARN_LOCK),
+    (HTTPFS, HTTPFS_LOCK),
+]
 
 
 @pytest.mark.parametrize(
@@ -46,8 +52,8 @@ def test_no_module_is_locked_twice(jar_set: JarSet, lock_file: Path) -> None:
 
 @pytest.mark.parametrize(
     ("lock_file", "jar_sets"),
-    [(LOCK_FILE, SETS), (JARS_LOCK, (PEER,)), (YARN_LOCK, (YARN,))],
-    ids=["servers", "peer", "yarn"],
+    [(LOCK_FILE, SETS), (JARS_LOCK, (PEER,)), (YARN_LOCK, (YARN,)), (HTTPFS_LOCK, (HTTPFS,))],
+    ids=["servers", "peer", "yarn", "httpfs"],
 )
 def test_the_lock_is_sorted_and_whole(lock_file: Path, jar_sets: Sequence[JarSet]) -> None:
     jars = [jar for jar_set in jar_sets for jar in read_lock(jar_set.name, lock_file)]
