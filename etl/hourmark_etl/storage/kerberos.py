@@ -25,7 +25,7 @@ from hourmark.clock import Clock, SystemClock
 from hourmark.config.redaction import add_secret
 from hourmark_etl.storage.errors import AccessDenied, StorageError
 from hourmark_etl.storage.spnego import NegotiationFailed, negotiate_header
-from hourmark_etl.storage.webhdfs_http import WebHdfsTarget, send_once
+from hourmark_etl.storage.webhdfs_http import WebHdfsTarget, send_once, with_retries
 
 _LOG: Final = logging.getLogger(__name__)
 RETRY_S: Final = 30.0
@@ -223,8 +223,10 @@ class KerberosLogin:
         self._due_s = now_s + (expires_s - now_s) * _RENEWAL_RATIO
 
     def _send(self, method: str, operation: str, **parameters: str) -> bytes:
+        send = functools.partial(send_once, self._root, method, operation, **parameters)
         try:
-            return send_once(self._root, method, operation, **parameters).content
+            # The second time, because the server may have closed a kept connection.
+            return with_retries(send, (0.0,)).content
         except AccessDenied as error:
             self._fail(error.what)
 

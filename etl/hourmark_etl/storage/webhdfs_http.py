@@ -184,10 +184,12 @@ class WebHdfsTarget:
             failures: The failure of each NameNode, at least one.
 
         Returns:
-            An exception that names all failures.
+            An exception that names all failures; a TokenRejected if a server rejected the token.
         """
         what = "; ".join(failure.what for failure in failures)
-        return NotActive(self.path, self.url, what[:_MESSAGE_CHARACTERS_MAX])
+        rejected = any(isinstance(failure, TokenRejected) for failure in failures)
+        kind = TokenRejected if rejected else NotActive
+        return kind(self.path, self.url, what[:_MESSAGE_CHARACTERS_MAX])
 
     @property
     def servers(self) -> str:
@@ -510,7 +512,7 @@ def read_response(
 def _error_class(status: int, exception: str, message: str) -> type[StorageError]:
     # A status alone may come from a proxy; a 5xx without an exception explains nothing.
     if "InvalidToken" in f"{exception}: {message}":
-        return TokenRejected
+        return NotActive if "StandbyException" in message else TokenRejected
     if "safe mode" in message:
         return SafeMode
     if any(words in message for words in _NO_ROOM):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.clock import FakeClock
-from tests.support.fake_hdfs import FakeHdfs, Handler, refusing, serving_hdfs
+from tests.support.fake_hdfs import FakeHdfs, Handler, lost, refusing, serving_hdfs
 
 from hourmark.config.groups import StorageSettings
 from hourmark.config.redaction import forget_secrets, redact
@@ -21,7 +21,7 @@ from hourmark.errors import ConfigError
 from hourmark_etl.storage import LoginFailed, StorageError, WebHdfs, open_storage, spnego
 from hourmark_etl.storage.kerberos import KerberosLogin
 from hourmark_etl.storage.spnego import NegotiationFailed
-from hourmark_etl.storage.webhdfs_http import WebHdfsTarget
+from hourmark_etl.storage.webhdfs_http import TokenRejected, WebHdfsTarget
 
 HOUR_S = 3600
 PRINCIPAL = "hourmark/etl@EXAMPLE.COM"
@@ -112,6 +112,17 @@ def test_the_token_is_replaced_when_half_of_its_time_is_over(
     assert token_of(secure) != first
 
 
+def test_a_connection_that_was_closed_meanwhile_delays_no_login(
+    hdfs: FakeHdfs, secure: WebHdfs, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = token_of(secure)
+    clock.advance(12 * HOUR_S)
+    hdfs.troubles += [("GETDELEGATIONTOKEN", lost), ("RENEWDELEGATIONTOKEN", lost)]
+    with caplog.at_level(logging.INFO):
+        assert token_of(secure) != first
+    assert not caplog.records
+
+
 def test_the_token_is_used_until_it_expires_while_the_kdc_is_away(
     secure: WebHdfs, kdc: Kdc, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -186,6 +197,32 @@ def test_a_token_that_a_standby_does_not_know_yet_is_accepted_by_the_active_name
         kdc.is_away = True
         assert not both.exists("file")
         assert token_of(both) == first and clock.now_ms()
+
+
+def test_a_standby_causes_no_login(
+    hdfs: FakeHdfs, secure: WebHdfs, kdc: Kdc, clock: FakeClock
+) -> None:
+    with serving_hdfs() as standby:  # as in Hadoop 3.5.0
+        prefix = "Failed to obtain user group information: org.apache.hadoop.security.token."
+        message = f"{prefix}SecretManager$InvalidToken: StandbyException"
+        standby.troubles += [("GETFILESTATUS", refusing(403, "SecurityException", message))]
+        both = dataclasses.replace(secure, namenodes=(standby.address, hdfs.address))
+        first = token_of(both)
+        clock.advance(31)
+        assert not both.exists("file")
+        assert token_of(both) == first and kdc.attempts == 2
+
+
+def test_a_token_that_all_namenodes_reject_is_named(hdfs: FakeHdfs, secure: WebHdfs) -> None:
+    received = dataclasses.replace(pickle.loads(pickle.dumps(secure)), retry_pauses_s=())
+    hdfs.tokens = set()  # as after it has expired
+    with serving_hdfs() as standby:
+        standby.is_standby = True
+        both = dataclasses.replace(received, namenodes=(hdfs.address, standby.address))
+        with pytest.raises(
+            TokenRejected, match=r"found in cache.*StandbyException.*new delegation"
+        ):
+            both.exists("file")
 
 
 def test_the_login_fails_over_to_the_active_namenode(
