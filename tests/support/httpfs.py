@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import socket
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -28,6 +28,8 @@ from hourmark_infra.stack.servers import SMALL_JAVA
 JARS_LOCK: Final = Path(__file__).with_name("httpfs_jars.lock")
 _MAIN: Final = "org.apache.hadoop.fs.http.server.HttpFSServerWebServer"
 _STARTING_S: Final = 180.0
+# JAXB, which it uses, calls ClassLoader.defineClass.
+_JAVA_17: Final = ("--add-opens", "java.base/java.lang=ALL-UNNAMED")
 
 
 @contextlib.contextmanager
@@ -49,7 +51,7 @@ def httpfs(name_service: HaHdfs, folder: Path) -> Iterator[StorageSettings]:
     places = {"home": folder, "config": conf, "log": folder, "temp": folder / "temp"}
     (folder / "temp").mkdir()
     options = [f"-Dhttpfs.{name}.dir={place}" for name, place in places.items()]
-    command = [str(java_executable()), "-Xmx256m", *SMALL_JAVA, *options]
+    command = [str(java_executable()), "-Xmx256m", *SMALL_JAVA, *_JAVA_17, *options]
     with (folder / "httpfs.log").open("wb") as log:
         server = subprocess.Popen(
             [*command, "-cp", f"{conf}:{jars}/*", _MAIN], cwd=folder, stdout=log, stderr=log
@@ -57,11 +59,12 @@ def httpfs(name_service: HaHdfs, folder: Path) -> Iterator[StorageSettings]:
 
     def responds() -> bool:
         assert server.poll() is None, f"HttpFS ended (see {folder})"
+        url = f"http://127.0.0.1:{port}/webhdfs/v1/?op=GETHOMEDIRECTORY&user.name={USER}"
         try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
+            with urllib.request.urlopen(url, timeout=10):
+                return True
         except OSError:
             return False
-        return True
 
     try:
         wait_for(responds, f"HttpFS starts (see {folder})", _STARTING_S, 0.5)
