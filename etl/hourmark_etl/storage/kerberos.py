@@ -225,8 +225,8 @@ class KerberosLogin:
     def _send(self, method: str, operation: str, **parameters: str) -> bytes:
         send = functools.partial(send_once, self._root, method, operation, **parameters)
         try:
-            # The second time, because the server may have closed a kept connection.
-            return with_retries(send, (0.0,)).content
+            # Repeated, because each server may have closed a kept connection.
+            return with_retries(send, [0.0] * len(self._root.namenodes)).content
         except AccessDenied as error:
             self._fail(error.what)
 

@@ -112,15 +112,25 @@ def test_the_token_is_replaced_when_half_of_its_time_is_over(
     assert token_of(secure) != first
 
 
-def test_a_connection_that_was_closed_meanwhile_delays_no_login(
-    hdfs: FakeHdfs, secure: WebHdfs, clock: FakeClock, caplog: pytest.LogCaptureFixture
+def test_connections_that_were_closed_meanwhile_delay_no_login(
+    hdfs: FakeHdfs,
+    storage: WebHdfs,
+    kdc: Kdc,
+    clock: FakeClock,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    first = token_of(secure)
-    clock.advance(12 * HOUR_S)
-    hdfs.troubles += [("GETDELEGATIONTOKEN", lost), ("RENEWDELEGATIONTOKEN", lost)]
-    with caplog.at_level(logging.INFO):
-        assert token_of(secure) != first
-    assert not caplog.records
+    with serving_hdfs() as standby:
+        standby.is_standby = True
+        both = dataclasses.replace(storage, namenodes=(hdfs.address, standby.address))
+        secure = with_login(both, kdc, clock)
+        first = token_of(secure)
+        clock.advance(12 * HOUR_S)
+        standby.is_standby, standby.tokens = False, set()  # answers nothing, as below
+        standby.troubles += [("GETDELEGATIONTOKEN", lost)] * 3
+        hdfs.troubles += [("GETDELEGATIONTOKEN", lost), ("RENEWDELEGATIONTOKEN", lost)]
+        with caplog.at_level(logging.INFO):
+            assert token_of(secure) != first
+    assert not caplog.records and len(hdfs.tokens or ()) == 2
 
 
 def test_the_token_is_used_until_it_expires_while_the_kdc_is_away(
