@@ -121,6 +121,7 @@ class StreamReader(DataSourceStreamReader):
         self._planner = planner
         self._last = PlannedBatch("", ()).to_json()
         self._failure: TaskFailure | None = None  # of the last plan
+        self._driver_storage: Storage | None = None  # in a process that the driver started
 
     def initialOffset(self) -> dict[str, Any]:
         return self._last
@@ -179,7 +180,7 @@ class StreamReader(DataSourceStreamReader):
             return []
         bootstrap = bootstrap_addresses(self._config.kafka.central_cluster)
         schemas = [self._plans().schemas({s.span.topic for s in spans}) for spans in planned.tasks]
-        storage = open_storage(self._config.storage, is_start=False)
+        storage = self._open_storage()
         return [
             _Task(planned.folder, spans, of, bootstrap, storage)
             for spans, of in zip(planned.tasks, schemas, strict=True)
@@ -218,8 +219,12 @@ class StreamReader(DataSourceStreamReader):
             self._planner = Planner(self._config, self._lease, self._shard)
         return self._planner
 
+    def _open_storage(self) -> Storage:
+        return open_storage(self._config.storage, is_start=False, of_driver=self._driver_storage)
+
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_planner": None}
+        # With Kerberos, the pickled storage contains a token of the driver.
+        return {**self.__dict__, "_planner": None, "_driver_storage": self._open_storage()}
 
 
 def pack_result(result: TaskResult | TaskFailure) -> pa.RecordBatch:

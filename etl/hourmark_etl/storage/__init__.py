@@ -48,7 +48,12 @@ from hourmark_etl.storage.interface import (
     list_if_exists,
     map_concurrently,
 )
-from hourmark_etl.storage.kerberos import KerberosLogin, LoginFailed, kerberos_login
+from hourmark_etl.storage.kerberos import (
+    KerberosLogin,
+    LoginFailed,
+    ReceivedToken,
+    kerberos_login,
+)
 from hourmark_etl.storage.local_disk import LocalDisk
 from hourmark_etl.storage.spnego import check_login
 from hourmark_etl.storage.webhdfs import WebHdfs
@@ -77,13 +82,17 @@ __all__ = [
 ]
 
 
-def open_storage(settings: StorageSettings, *, is_start: bool = True) -> Storage:
+def open_storage(
+    settings: StorageSettings, *, is_start: bool = True, of_driver: Storage | None = None
+) -> Storage:
     """Create the storage backend for the given settings, without connecting to the storage.
 
     Args:
         settings: The `storage` settings. `root` is a URL `file:///…` or `hdfs://…/path`.
         is_start: Whether to check the files that the settings name. A driver that is running does
             not, because an operator may be replacing them; requests then fail until they are back.
+        of_driver: Storage of the driver that started this process, unpickled. Its delegation token
+            is used until this process has its own.
 
     Returns:
         A `LocalDisk` for a `file://` URL, otherwise a `WebHdfs`.
@@ -98,13 +107,16 @@ def open_storage(settings: StorageSettings, *, is_start: bool = True) -> Storage
         _check_files(settings)
     root, user = urlsplit(settings.root), settings.user or getpass.getuser()
     filesystem = f"hdfs://{root.netloc}"
+    login = _login(settings, filesystem, user)
+    if login and isinstance(of_driver, WebHdfs) and isinstance(of_driver.kerberos, ReceivedToken):
+        login.adopt(of_driver.kerberos)
     return WebHdfs(
         filesystem=filesystem,
         root=root.path,
         namenodes=settings.namenodes,
         ca=settings.ca,
         user=user,
-        kerberos=_login(settings, filesystem, user),
+        kerberos=login,
         replication=settings.replication,
     )
 

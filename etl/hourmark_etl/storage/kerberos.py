@@ -58,22 +58,29 @@ class _Renewed(BaseModel, strict=True):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReceivedToken:
-    """The delegation token that an executor received from the driver.
+    """The delegation token that another process received from the driver.
 
     Attributes:
         text: The token; empty if the driver had none.
         url: `hdfs://…` URL of the file system, for messages.
+        expires_s: Time of its expiry, in Unix seconds.
+        due_s: Time at which the driver replaces it, in Unix seconds.
+        why: Why the driver had no token; empty if it had one.
     """
 
     text: str = dataclasses.field(repr=False)
     url: str
+    expires_s: float = 0.0
+    due_s: float = 0.0
+    why: str = ""
 
     def __post_init__(self) -> None:
         if self.text:
             add_secret(self.text)
 
-    def __reduce__(self) -> tuple[type[ReceivedToken], tuple[str, str]]:
-        return ReceivedToken, (self.text, self.url)  # calls __post_init__, unlike the default
+    def __reduce__(self) -> tuple[type[ReceivedToken], tuple[str, str, float, float, str]]:
+        # Calls __post_init__, unlike the default.
+        return ReceivedToken, (self.text, self.url, self.expires_s, self.due_s, self.why)
 
     def token(self) -> str:
         """Return the token.
@@ -82,7 +89,7 @@ class ReceivedToken:
             LoginFailed: The driver had no token.
         """
         if not self.text:
-            raise LoginFailed("", self.url, "the driver has no delegation token")
+            raise LoginFailed("", self.url, f"the driver has no delegation token: {self.why}")
         return self.text
 
     def refresh_soon(self) -> None:
@@ -152,13 +159,26 @@ class KerberosLogin:
         if not self._failing_since_s:
             self._due_s = min(self._due_s, max(self._now_s(), self._obtained_s + RETRY_S))
 
-    def __reduce__(self) -> tuple[type[ReceivedToken], tuple[str, str]]:
+    def adopt(self, received: ReceivedToken) -> None:
+        """Use the token of the driver until it is due, unless this login has a newer one.
+
+        So a process that the driver starts while no KDC responds needs no login.
+
+        Args:
+            received: The token.
+        """
+        with self._lock:
+            if received.text and received.expires_s > self._expires_s:
+                self._text, self._expires_s = received.text, received.expires_s
+                self._due_s = received.due_s
+
+    def __reduce__(self) -> tuple[type[ReceivedToken], tuple[str, str, float, float, str]]:
+        text = why = ""
         try:
             text = self.token()
         except StorageError as error:  # pickling must not fail; the task reports the missing token
-            text = ""
-            _LOG.warning("executors receive no delegation token: %s", error)
-        return ReceivedToken, (text, self._root.url)
+            why = error.what
+        return ReceivedToken, (text, self._root.url, self._expires_s, self._due_s, why)
 
     def _now_s(self) -> float:
         return self._clock.now_ms() / 1000

@@ -523,7 +523,13 @@ def _error_class(status: int, exception: str, message: str) -> type[StorageError
         return NotAuthenticated if status == 401 else AccessDenied
     if exception in _NOT_ACTIVE:
         return NotActive
-    lost = not exception or status >= 500 or _NO_DATANODE in message
+    # A DataNode that uses a token may still need a login of its own, such as after a failover.
+    lost = (
+        not exception
+        or status >= 500
+        or _NO_DATANODE in message
+        or exception == "KerberosAuthException"
+    )
     return OutcomeUnknown if lost else StorageError
 
 

@@ -14,7 +14,7 @@ from hourmark_etl.ledger.database import Lease
 from hourmark_etl.model import OffsetSpan
 from hourmark_etl.staging.plan import PlannedBatch, ReadSpan
 from hourmark_etl.staging.planner import StagingSchemas, StreamReader
-from hourmark_etl.storage import WebHdfs
+from hourmark_etl.storage import LocalDisk, WebHdfs
 
 BATCH = PlannedBatch(
     "_staging/one",
@@ -48,3 +48,11 @@ def test_a_file_of_the_storage_that_is_being_replaced_does_not_end_the_driver(
     reader._planner = SimpleNamespace(schemas=lambda _: StagingSchemas({}, {}))
     (task,) = reader.partitions({}, BATCH.to_json())
     assert isinstance(task.storage, WebHdfs), "not a failed plan"
+
+
+def test_a_process_of_the_driver_receives_its_storage(tmp_path: Path) -> None:
+    config = Config(
+        kafka={"edge": {"bootstrap": "nobody:9092"}}, storage={"root": f"file://{tmp_path}"}
+    )
+    reader: Any = StreamReader(config, Lease("consumer", 1), "all", "0" * 32)
+    assert pickle.loads(pickle.dumps(reader))._driver_storage == LocalDisk(tmp_path)

@@ -19,7 +19,7 @@ from hourmark.config.groups import StorageSettings
 from hourmark.config.redaction import forget_secrets, redact
 from hourmark.errors import ConfigError
 from hourmark_etl.storage import LoginFailed, StorageError, WebHdfs, open_storage, spnego
-from hourmark_etl.storage.kerberos import KerberosLogin
+from hourmark_etl.storage.kerberos import KerberosLogin, ReceivedToken
 from hourmark_etl.storage.spnego import NegotiationFailed
 from hourmark_etl.storage.webhdfs_http import TokenRejected, WebHdfsTarget
 
@@ -267,12 +267,39 @@ def test_an_executor_receives_the_token_and_needs_no_kdc(
     assert token_of(pickle.loads(pickle.dumps(received))) == token_of(secure)
 
 
+def test_another_process_of_the_driver_uses_its_token_until_it_is_due(
+    hdfs: FakeHdfs, storage: WebHdfs, kdc: Kdc, clock: FakeClock
+) -> None:
+    driver, process = with_login(storage, kdc, clock), with_login(storage, kdc, clock)
+    first = token_of(driver)
+    received = pickle.loads(pickle.dumps(driver)).kerberos
+    assert isinstance(process.kerberos, KerberosLogin) and isinstance(received, ReceivedToken)
+    kdc.is_away = True
+    process.kerberos.adopt(received)
+    assert not process.exists("file") and token_of(process) == first and len(hdfs.logins) == 2
+    clock.advance(12 * HOUR_S)
+    assert token_of(process) == first
+    kdc.is_away = False
+    clock.advance(31)
+    assert token_of(process) != first
+    second = token_of(process)
+    process.kerberos.adopt(received)
+    assert token_of(process) == second, "it is newer"
+
+
+def test_a_datanode_without_a_ticket_is_asked_again(hdfs: FakeHdfs, secure: WebHdfs) -> None:
+    failure = refusing(403, "KerberosAuthException", "Login failure for user: hdfs/data-1")
+    secure.write_new("file", b"content")
+    hdfs.troubles += [("OPEN data", failure), ("GETFILESTATUS", failure)]
+    assert secure.read("file") == b"content"
+
+
 def test_an_executor_without_a_token_fails_its_task(
     secure: WebHdfs, kdc: Kdc, hdfs: FakeHdfs
 ) -> None:
     kdc.is_away = True
     received = pickle.loads(pickle.dumps(secure))
-    with pytest.raises(LoginFailed, match="the driver has no delegation token"):
+    with pytest.raises(LoginFailed, match="the driver has no delegation token: no ticket of"):
         received.exists("file")
     assert not hdfs.asked
 
