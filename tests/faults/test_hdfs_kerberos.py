@@ -207,14 +207,15 @@ def test_the_driver_closes_all_hours_after_the_kdc_was_away_for_longer_than_its_
         return driver.run.logged("check that the KDC can be reached")
 
     try:
-        wait_for(waits_for_a_login, f"the token expires (see {driver.run.log})", 4 * TOKEN_S, 5)
+        wait_for(waits_for_a_login, f"the token expires (see {driver.run.log})", 4 * TOKEN_S, 10)
         assert driver.run.logged(f"{driver.types[0]} {hours[0]} closed"), "with the valid token"
         hours.append(driver.begin_hour())
     finally:
         kdc.start()
     wait_for(lambda: _is_back(driver.run.storage), "a login of this process", 2 * TOKEN_S)
-    for hour in hours:
-        assert driver.closed(hour).grade.value == "proved"
+    driver.closed(hours[-1])  # judges all hours
+    manifests = [driver.run.manifest(name, hour) for name in driver.types for hour in hours]
+    assert {made and made.grade.value for made in manifests} == {"proved"}
     assert driver.run.running() and driver.run.pid == pid, "no restart"
     log = driver.run.log.read_text()
     assert "Kerberos login of hourmark/127.0.0.1@HOURMARK.TEST failed: no ticket" in log
