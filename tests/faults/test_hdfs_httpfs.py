@@ -57,7 +57,8 @@ def test_what_is_not_there_is_not_found(gateway: Storage) -> None:
         gateway.list("folder/large")
 
 
-def test_nothing_is_published_and_nothing_changed(gateway: Storage, name_service: HaHdfs) -> None:
-    with pytest.raises(StorageError, match="no file ids"):
-        gateway.rename_new("folder", "moved")
-    assert open_storage(name_service.settings).exists("folder/large")
+@pytest.mark.parametrize("unpublished", [False, True])
+def test_nothing_is_written(gateway: Storage, name_service: HaHdfs, unpublished: bool) -> None:
+    with pytest.raises(StorageError, match=r"a gateway.*storage\.webhdfs"):
+        gateway.write_new("folder/new", b"content", unpublished=unpublished)
+    assert not open_storage(name_service.settings).exists("folder/new")

@@ -36,7 +36,8 @@ class FakeHdfs(ThreadingHTTPServer):
         self.lives = True  # the DataNode
         self.stored_max: int | None = None  # bytes of an upload that it keeps
         self.corrupt: set[str] = set()  # files whose replicas are
-        self.is_gateway = False  # as HttpFS: no file ids, no redirects of reads
+        self.is_gateway = False  # as HttpFS: redirects to itself, and only for writing
+        self.has_file_ids = True  # HttpFS before Hadoop 3.3 has none
         self.is_standby = False  # refuses what a NameNode is asked; a DataNode has no such state
         self.tokens: set[str] | None = None  # valid delegation tokens; None without Kerberos
         self.logins: list[str] = []  # Authorization headers
@@ -198,7 +199,7 @@ class Handler(BaseHTTPRequestHandler):
             "length": len(content or b""),
             "modificationTime": 1,
         }
-        return found if self.server.is_gateway else {**found, "fileId": number}
+        return {**found, "fileId": number} if self.server.has_file_ids else found
 
     def liststatus(self) -> None:
         below = f"{self.file}/"
@@ -258,9 +259,8 @@ class Handler(BaseHTTPRequestHandler):
         return self.redirect()
 
     def redirect(self) -> None:
-        self.answer(
-            307, location=f"{self.server.address}/data{self.path.removeprefix('/webhdfs/v1')}"
-        )
+        place = f"{self.server.address}/data{self.path.removeprefix('/webhdfs/v1')}"
+        self.answer(307, location=f"{place}&data=true" if self.server.is_gateway else place)
 
     def create_data(self) -> None:
         assert self.query["overwrite"] == "false"

@@ -30,6 +30,7 @@ from hourmark_etl.storage.webhdfs_files import UPLOAD_BUFFER_BYTES, WINDOW_BYTES
 from hourmark_etl.storage.webhdfs_http import (
     RETRY_PAUSES_S,
     OutcomeUnknown,
+    ReadOnlyGateway,
     TokenSource,
     WebHdfsResponse,
     WebHdfsTarget,
@@ -40,19 +41,11 @@ from hourmark_etl.storage.webhdfs_http import (
 _RENAME_TRIES: Final = 3
 
 
-class _NoFileIds(StorageError):
-    # Without them, a rename whose response was lost cannot be looked up.
-    next_step = (
-        "storage.webhdfs must contain the address of a NameNode; a gateway such as HttpFS can only "
-        "be used to read"
-    )
-
-
 class _Status(BaseModel, strict=True):
     pathSuffix: str  # the names are WebHDFS's
     type: Literal["FILE", "DIRECTORY", "SYMLINK"]
     length: int = Field(ge=0)
-    fileId: int | None = Field(default=None, gt=0)  # HttpFS returns none
+    fileId: int | None = Field(default=None, gt=0)  # HttpFS before Hadoop 3.3 returns none
     modificationTime: int
 
 
@@ -187,7 +180,8 @@ class WebHdfs(Storage):
         # else uses these paths.
         to = self._target(target)
         if moved is not None and moved.fileId is None:
-            raise _NoFileIds(source, self.url(source), "the server returned no file ids")
+            # A rename whose response was lost cannot be looked up.
+            raise ReadOnlyGateway(source, self.url(source), "the server returned no file ids")
         lost = False
         for _ in range(_RENAME_TRIES):
             refused: StorageError | None = None

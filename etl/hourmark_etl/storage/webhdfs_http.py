@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol, TypeVar, cast
-from urllib.parse import SplitResult, quote, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qs, quote, urlencode, urlsplit
 
 from pydantic import BaseModel
 
@@ -109,6 +109,18 @@ class TokenRejected(NotActive):
     """
 
     next_step = "a new delegation token is obtained automatically; check the log for failed logins"
+
+
+class ReadOnlyGateway(StorageError):
+    """Raised if a server that must be a NameNode is a gateway such as HttpFS.
+
+    A gateway ignores `renameoptions`, so it would move a bucket into an existing one.
+    """
+
+    next_step = (
+        "storage.webhdfs must contain the address of a NameNode; a gateway such as HttpFS can only "
+        "be used to read"
+    )
 
 
 class TokenSource(Protocol):
@@ -346,6 +358,7 @@ def run_on_datanode(
 
     Raises:
         OutcomeUnknown: No DataNode gave a valid response, even after retries.
+        ReadOnlyGateway: `receive` is None, and the server is a gateway.
         StorageError: The NameNode or a DataNode refused the operation.
     """
     excluded: dict[str, str] = {}
@@ -365,6 +378,9 @@ def run_on_datanode(
         if receive is not None and not redirect.location:
             return receive(redirect)
         address = urlsplit(redirect.location)
+        if receive is None and parse_qs(address.query).get("data") == ["true"]:
+            what = f"{address.netloc} is a gateway, which redirects to itself"
+            raise ReadOnlyGateway(target.path, target.url, what)
         try:
             return send(address)
         except OutcomeUnknown:

@@ -1,4 +1,4 @@
-"""Reading through HttpFS, which sends content without a redirect and returns no file ids.
+"""Reading through HttpFS, which sends content without a redirect.
 
 tests/faults/test_hdfs_httpfs.py has a real HttpFS.
 """
@@ -50,12 +50,16 @@ def test_content_that_is_too_short_is_requested_again(hdfs: FakeHdfs, gateway: W
     assert gateway.read("folder/file") == CONTENT
 
 
+def test_nothing_is_written(hdfs: FakeHdfs, gateway: WebHdfs) -> None:
+    for unpublished in (False, True):
+        with pytest.raises(StorageError, match=r"a gateway.*storage\.webhdfs"):
+            gateway.write_new("new", b"content", unpublished=unpublished)
+    assert "RENAME" not in hdfs.asked and "CREATE data" not in hdfs.asked
+    assert not gateway.exists("new")
+
+
 def test_nothing_is_published_without_file_ids(hdfs: FakeHdfs, gateway: WebHdfs) -> None:
+    hdfs.has_file_ids = False
     with pytest.raises(StorageError, match=r"no file ids.*storage\.webhdfs"):
         gateway.rename_new("folder", "moved")
-    with pytest.raises(StorageError, match="no file ids"):
-        gateway.write_new("new", b"content")
     assert "RENAME" not in hdfs.asked
-    hdfs.is_gateway = False
-    assert [entry.name for entry in gateway.list("")] == [".unfinished", "folder"]
-    assert gateway.list(".unfinished") == []
