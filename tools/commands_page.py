@@ -135,10 +135,12 @@ def _help(command: click.Command) -> Iterator[str]:
 
 
 def _preformatted(lines: list[str]) -> Iterator[str]:
-    """Yield a block that the help does not wrap: examples, a list, or a table of two columns."""
+    """Yield a block that the help does not wrap: examples, JSON, a list, or a table of two columns."""
     title, inner = lines[0], textwrap.dedent("\n".join(lines[1:])).splitlines()
     if title in ("Example:", "Examples:"):
         yield "```console\n" + "\n".join(map(_example, inner)) + "\n```\n"
+    elif inner and inner[0].startswith("{"):  # a file in JSON
+        yield f"{_prose(title)}\n\n```json\n" + "\n".join(inner) + "\n```\n"
     elif title.startswith("- "):
         yield "\n".join(_prose(line) for line in lines) + "\n"
     elif title.endswith(":"):

@@ -19,7 +19,9 @@ authenticates all previous ones. The tool checks
   records; of Parquet files, only sizes and digests are checked;
 - that every id exists once in all buckets together, and in the hour that it encodes;
 - the counts and sums of the markers;
-- that no marker contradicts itself or its own digest.
+- that no marker contradicts itself or its own digest;
+- the markers of buckets that were removed by retention, which are in `_removed/DATE.json`. They are
+  part of the chain.
 
 A copy cannot show whether buckets at the end of the chain were removed. Give the last known hour
 with --last, and compare the printed digest of the last marker with one from another source.
@@ -45,6 +47,7 @@ import fastavro
 
 MARKER = "_SUCCESS"
 PARQUET_FOLDER = "_parquet"
+REMOVED_FOLDER = "_removed"  # with tombstones: the markers of removed buckets by day
 FORMAT = 1
 GRADES = ("proved", "timed_out", "forced")
 SOFTWARE_CHARS_MAX = 40  # of markers without a digest of themselves
@@ -60,11 +63,13 @@ class CopiedBucket:
         folder: Path of the bucket's folder.
         marker: Bytes of the marker file.
         manifest: JSON object of the marker.
+        is_removed: Whether the marker is from a tombstone, so there are no files.
     """
 
     folder: Path
     marker: bytes
     manifest: dict[str, Any]
+    is_removed: bool = False
 
     @property
     def label(self) -> str:
@@ -96,6 +101,7 @@ class VerificationReport:
     last: str = ""
     last_marker: str = ""
     buckets: int = 0
+    removed: int = 0
     events: int = 0
     grades: dict[str, int] = dataclasses.field(default_factory=dict)
     findings: list[tuple[str, str]] = dataclasses.field(default_factory=list)
@@ -171,7 +177,7 @@ def read_buckets(root: Path, report: VerificationReport) -> list[CopiedBucket]:
         root: Folder of the event type.
         report: Report to which findings are added.
     """
-    found: dict[int, CopiedBucket] = {}
+    found = {bucket.start_s: bucket for bucket in read_tombstones(root, report)}
     folders = {path.parent for path in root.rglob(MARKER)}
     for folder in sorted(folders):
         where = folder.relative_to(root)
@@ -189,12 +195,45 @@ def read_buckets(root: Path, report: VerificationReport) -> list[CopiedBucket]:
             report.add(where / MARKER, f"no marker of this bucket: {type(error).__name__}: {error}")
     for path in sorted(root.rglob("*")):
         inside = path in folders or not folders.isdisjoint(path.parents)
+        inside = inside or path.relative_to(root).parts[0] == REMOVED_FOLDER
         if not inside and not any(path in folder.parents for folder in folders):
             report.add(
                 path.relative_to(root),
                 "belongs to no bucket: there is no marker next to it or below it",
             )
     return [found[start] for start in sorted(found)]
+
+
+def read_tombstones(root: Path, report: VerificationReport) -> Iterator[CopiedBucket]:
+    """Yield all buckets that were removed by retention, with their markers from tombstones.
+
+    A damaged tombstone is added to the findings.
+
+    Args:
+        root: Folder of the event type.
+        report: Report to which findings are added.
+    """
+    for path in sorted((root / REMOVED_FOLDER).glob("*")):
+        where = path.relative_to(root)
+        try:
+            content = path.read_bytes()
+            tombstone = json.loads(content)
+            if tombstone["format"] != FORMAT:
+                raise ValueError(f"format {tombstone['format']}, this tool supports {FORMAT}")
+            if not has_own_digest(content, str(tombstone["software"])):
+                raise ValueError("it was changed after it was written")
+            for entry in tombstone["buckets"]:
+                marker = entry["marker"].encode()
+                bucket = CopiedBucket(path, marker, json.loads(marker), is_removed=True)
+                check_marker(bucket, where, report)
+                if path.name != f"{tombstone['date']}.json" or not (
+                    bucket.label == entry["hour"] and bucket.label.startswith(tombstone["date"])
+                ):
+                    raise ValueError(f"it contains the marker of {bucket.label}")
+                report.removed += 1
+                yield bucket
+        except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+            report.add(where, f"no tombstone of this day: {type(error).__name__}: {error}")
 
 
 def check_marker(bucket: CopiedBucket, where: Path, report: VerificationReport) -> None:
@@ -251,15 +290,20 @@ def vouches_for_itself(bucket: CopiedBucket) -> bool:
     The digest is computed with zeros in its own place. Short values of that field, from versions
     before 0.3.0, contain no digest; the result is true for them.
     """
-    if len(software := str(bucket.manifest["software"])) <= SOFTWARE_CHARS_MAX:
-        return True
+    software = str(bucket.manifest["software"])
+    return len(software) <= SOFTWARE_CHARS_MAX or has_own_digest(bucket.marker, software)
+
+
+def has_own_digest(content: bytes, software: str) -> bool:
+    """Return whether a file matches the digest at the end of its field `software`.
+
+    Args:
+        content: Bytes of a marker or tombstone.
+        software: Value of the field.
+    """
     said = software[-32:]
-    return (
-        blake2b(
-            bucket.marker.replace(f' blake2b={said}"'.encode(), f' blake2b={"0" * 32}"'.encode())
-        )
-        == said
-    )
+    blank = content.replace(f' blake2b={said}"'.encode(), f' blake2b={"0" * 32}"'.encode())
+    return blake2b(blank) == said
 
 
 def check_chain(buckets: list[CopiedBucket], last: str | None, report: VerificationReport) -> None:
@@ -488,7 +532,7 @@ def verify(root: Path, last: str | None = None) -> VerificationReport:
         return report
     try:
         check_chain(buckets, last, report)
-        check_files(buckets, report)
+        check_files([bucket for bucket in buckets if not bucket.is_removed], report)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         report.add(
             root,
@@ -518,6 +562,7 @@ def render_lines(report: VerificationReport, last: str | None) -> Iterator[str]:
         yield (
             f"{report.type}: {report.buckets} buckets ({grades}), {report.first} to "
             f"{report.last}, {report.events} events"
+            f"{f', {report.removed} buckets were removed by retention' if report.removed else ''}"
         )
         yield f"the last marker has blake2b {report.last_marker}"
     if last is None:

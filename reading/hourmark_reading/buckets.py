@@ -144,7 +144,8 @@ class Buckets:
         else:  # the next marker is enough to know why an hour before it has no bucket
             found = (index.read_markers(event_type, [start_s], length_s) for start_s in later)
             markers |= next(filter(None, found), {})
-        return assess_hours(starts, length_s, markers), markers, length_s
+        removed = index.read_removed(event_type, first_s, end_s, length_s)
+        return assess_hours(starts, length_s, markers, removed), markers, length_s
 
 
 def _parse_span(start: Time, end: Time) -> Span:

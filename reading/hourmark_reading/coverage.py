@@ -6,7 +6,10 @@ An hour without a bucket is therefore one of three:
 - after the last closed bucket: `open`,
 - after the bucket that the next marker names as the previous one, or before the first bucket of the
   type: `empty`, as it was closed without events,
-- otherwise `removed`: the chain of markers names a bucket that is no longer there.
+- otherwise `removed`: a tombstone contains its marker, or the chain of markers names a bucket that
+  is no longer there.
+
+The markers in tombstones are part of the chain.
 
 Late events are in files `late-…` of a later bucket of their type. The field `late` of its marker
 lists their hours, so no data file is opened to find them.
@@ -89,7 +92,10 @@ class FileTask:
 
 
 def assess_hours(
-    starts: Sequence[int], length_s: int, markers: Mapping[int, BucketMarker]
+    starts: Sequence[int],
+    length_s: int,
+    markers: Mapping[int, BucketMarker],
+    removed: Mapping[int, BucketMarker],
 ) -> list[HourCoverage]:
     """Return the state of consecutive hours.
 
@@ -98,14 +104,18 @@ def assess_hours(
         length_s: Length of an hour in seconds.
         markers: Markers by the start of their hour: those of the given hours, and at least the next
             one after them if it exists.
+        removed: Markers of removed buckets, in the same form.
     """
-    later = [start_s for start_s in markers if not starts or start_s > starts[-1]]
-    following = markers[min(later)] if later else None
+    chain = {**removed, **markers}
+    later = [start_s for start_s in chain if not starts or start_s > starts[-1]]
+    following = chain[min(later)] if later else None
     found = []
     for start_s in reversed(starts):
         marker = markers.get(start_s)
         if marker is not None:
             state, following = BucketPresence.CLOSED, marker
+        elif start_s in removed:
+            state, following = BucketPresence.REMOVED, removed[start_s]
         elif following is None:
             state = BucketPresence.OPEN
         elif following.previous_s is None or following.previous_s < start_s:

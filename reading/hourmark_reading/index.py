@@ -19,13 +19,16 @@ from hourmark_reading.hours import HOUR_S, bucket_folder, from_seconds, parse_la
 from hourmark_reading.markers import (
     MARKER_BYTES_MAX,
     MARKER_NAME,
+    REMOVED_FOLDER,
     BucketMarker,
     parse_marker,
+    parse_tombstone,
 )
 from hourmark_reading.store import BucketStore
 
 _TYPE_NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,99}")
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
+_TOMBSTONE_BYTES_MAX: Final = 1 << 30  # markers of one day
 _PARALLEL_READS: Final = 16  # of markers, which are small
 
 
@@ -105,6 +108,38 @@ class BucketIndex:
                     "one root for each length"
                 )
         return markers
+
+    def read_removed(
+        self, event_type: str, first_s: int, end_s: int, length_s: int
+    ) -> dict[int, BucketMarker]:
+        """Return the markers of removed buckets by the start of their hour in Unix seconds.
+
+        Args:
+            event_type: Name of the event type.
+            first_s: Start of a span in Unix seconds.
+            end_s: End of the span.
+            length_s: Length of a bucket in seconds.
+
+        Returns:
+            At least the removed buckets in the span, and the first one after it.
+
+        Raises:
+            InvalidMarker: A tombstone is damaged.
+        """
+        first_date, last_date = (from_seconds(s).strftime("%Y-%m-%d") for s in (first_s, end_s))
+        names = self._store.list_files(f"{event_type}/{REMOVED_FOLDER}")
+        dates = [name.removesuffix(".json") for name in names if name.endswith(".json")]
+        inside = [date for date in dates if first_date <= date <= last_date]
+        after = [date for date in dates if date > last_date][:1]
+        found: dict[int, BucketMarker] = {}
+        for date in inside + after:
+            path = f"{event_type}/{REMOVED_FOLDER}/{date}.json"
+            content = self._store.read_start(path, _TOMBSTONE_BYTES_MAX)
+            if content is not None:
+                where = self._store.full_url(path)
+                markers = parse_tombstone(content, event_type, length_s, where)
+                found |= {marker.start_s: marker for marker in markers}
+        return found
 
     def newest_schema(
         self, event_type: str, files: Iterable[tuple[int, str]], length_s: int

@@ -18,6 +18,7 @@ from hourmark_reading.errors import InvalidMarker
 from hourmark_reading.hours import HOUR_S, format_label, parse_label
 
 MARKER_NAME: Final = "_SUCCESS"
+REMOVED_FOLDER: Final = "_removed"  # with tombstones: the markers of removed buckets by day
 MARKER_BYTES_MAX: Final = 64 << 20
 GRADES: Final = ("proved", "timed_out", "forced")
 _FORMAT: Final = 1
@@ -107,6 +108,43 @@ def parse_marker(content: bytes, event_type: str, start_s: int, where: str) -> B
             f"{where} is not a valid marker: {problem}; `hourmark bucket verify` lists the "
             "problems of a bucket"
         ) from error
+
+
+def parse_tombstone(
+    content: bytes, event_type: str, length_s: int, where: str
+) -> list[BucketMarker]:
+    """Parse and check a tombstone, which contains the markers of the removed buckets of a day.
+
+    Args:
+        content: Content of the file `_removed/DATE.json`.
+        event_type: Event type of the folder.
+        length_s: Length of a bucket in seconds.
+        where: URL of the tombstone, for messages.
+
+    Returns:
+        The markers of the removed buckets; empty if the buckets had another length.
+
+    Raises:
+        InvalidMarker: The content is not a valid tombstone of this type.
+    """
+    try:
+        found = json.loads(content)
+        if found["format"] != _FORMAT or found["type"] != event_type:
+            raise ValueError(
+                f"its format is {found['format']!r:.40}, its type {found['type']!r:.120}"
+            )
+        _check_own_digest(found, content)
+        if found["bucket_seconds"] != length_s:
+            return []
+        entries = [
+            (of["marker"].encode(), parse_label(of["hour"], length_s)) for of in found["buckets"]
+        ]
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise InvalidMarker(
+            f"{where} is not a valid tombstone: {error!r:.300}; `hourmark bucket verify` lists the "
+            "problems of a type"
+        ) from error
+    return [parse_marker(marker, event_type, start_s, where) for marker, start_s in entries]
 
 
 def _parse(found: Mapping[str, Any], event_type: str, start_s: int) -> BucketMarker:

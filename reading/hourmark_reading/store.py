@@ -38,6 +38,16 @@ class BucketStore:
             if entry["type"] == "directory"
         )
 
+    def list_files(self, path: str) -> list[str]:
+        """Return the names of the files in a folder, in ascending order; empty if it is absent."""
+        try:
+            entries = self._file_system.ls(self._full_path(path), detail=True)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return sorted(
+            entry["name"].rpartition("/")[2] for entry in entries if entry["type"] == "file"
+        )
+
     def read_start(self, path: str, size: int) -> bytes | None:
         """Return at most the first `size` bytes of a file; None if it does not exist."""
         try:

@@ -54,6 +54,31 @@ def test_it_listens_however_few_files_it_may_open(engine: str, files: int, tmp_p
         said(engine, "rm", "--force", "--time=0" if engine == "podman" else "--volumes", container)
 
 
+def test_it_stops_when_the_engine_stops_it(engine: str, tmp_path: Path) -> None:
+    # It ignored SIGTERM, so that each stop took the engine's 30 seconds and ended with SIGKILL.
+    create_site_files(tmp_path)
+    options = (
+        "--read-only",
+        "--cap-drop=ALL",
+        f"--user={os.getuid()}",
+        "-v",
+        f"{tmp_path}:/site:ro",
+    )
+    container = said(engine, "run", "-d", *options, image(engine)).strip()
+    try:
+        wait_for(
+            lambda: ends_well(engine, "exec", container, "bash", "-c", LISTENS),
+            "the balancer listens",
+            60,
+            0.5,
+        )
+        said(engine, "stop", "--time=60", container)
+        ended = said(engine, "inspect", container, "--format", "{{.State.ExitCode}}")
+        assert ended.strip() == "0"
+    finally:
+        said(engine, "rm", "--force", "--time=0" if engine == "podman" else "--volumes", container)
+
+
 def image(engine: str) -> str:
     """The newest of those that compose built."""
     return said(engine, "images", "--quiet", "--filter", "reference=*hourmark-balancer").split()[0]

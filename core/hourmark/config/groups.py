@@ -799,6 +799,11 @@ class EtlSettings(FrozenModel):
     """Maximum size of all indexes of event ids, which need 16 bytes for each event. If this size is
     reached, the ids of late events are looked up in the buckets instead.
     """
+    retention_days: dict[Name, Positive] = Field({})
+    """Number of days (UTC) for which closed buckets are kept, by event type. `hourmark bucket expire`
+    removes older days, and leaves a tombstone with their markers. Buckets of event types that are
+    not listed are never removed.
+    """
     metrics_port: Port = 8784
     """Port for Prometheus metrics at /metrics. With 0, metrics are not served. If the port cannot
     be opened, the ETL logs a warning.

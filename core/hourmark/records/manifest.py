@@ -9,22 +9,21 @@ marker of the following hour contains it.
 from __future__ import annotations
 
 import enum
-import hashlib
-import re
 from typing import Final, Literal
 
 from pydantic import Field, ValidationError
 
 from hourmark.config.groups import AvroCodec, FrozenModel, Positive
+from hourmark.records.self_digest import (
+    SOFTWARE_CHARS_MAX,
+    add_own_digest,
+    check_own_digest,
+    compute_record_digest,
+)
 
 MARKER: Final = "_SUCCESS"
 PARQUET_FOLDER: Final = "_parquet"  # readers of a folder skip names that begin with _
 FORMAT: Final = 1
-_OWN_DIGEST: Final = re.compile(rb'"software": ?"[^"\\]* blake2b=([0-9a-f]{32})"')
-_SOFTWARE_CHARS_MAX: Final = (
-    40  # without a digest: a longer text must have one, even if it is damaged
-)
-_BLANK: Final = b"0" * 32  # replaces the digest while it is computed
 
 
 class Grade(enum.Enum):
@@ -106,7 +105,7 @@ class PreviousMarker(FrozenModel):
             hour: Hour of the bucket, such as `2026-11-21T05`.
             marker: Content of the bucket's `_SUCCESS` file.
         """
-        return cls(hour=hour, blake2b=_digest(marker))
+        return cls(hour=hour, blake2b=compute_record_digest(marker))
 
 
 class BucketOffset(FrozenModel):
@@ -317,16 +316,18 @@ class Manifest(FrozenModel):
         """Return the codec of the bucket's files, or None if the bucket has no files."""
         return (self.codec or "zstandard") if self.files else None
 
+    @property
+    def all_files(self) -> tuple[BucketFile | ParquetFile, ...]:
+        """Return the Avro files and then the Parquet files; empty if the bucket has no events."""
+        return (*self.files, *self.parquet)
+
     def with_own_digest(self) -> Manifest:
         """Return a copy of the manifest with a digest of its content.
 
         Call this method once, after all other fields are set. The digest is appended to the field
         `software`, and `decode` verifies it.
         """
-        blank = self.model_copy(update={"software": f"{self.software} blake2b={_BLANK.decode()}"})
-        return self.model_copy(
-            update={"software": f"{self.software} blake2b={_digest(blank.encode())}"}
-        )
+        return add_own_digest(self)
 
     def encode(self) -> bytes:
         """Return the manifest as indented JSON, the content of a bucket's `_SUCCESS` file.
@@ -353,22 +354,6 @@ class Manifest(FrozenModel):
             decoded = cls.model_validate_json(content)
         except ValidationError as error:
             raise ValueError(f"not a manifest: {error}") from error
-        if len(decoded.software) > _SOFTWARE_CHARS_MAX:
-            _check_own_digest(content)
+        if len(decoded.software) > SOFTWARE_CHARS_MAX:
+            check_own_digest(content)
         return decoded
-
-
-def _check_own_digest(content: bytes) -> None:
-    own = _OWN_DIGEST.search(content, max(content.rfind(b'"software"'), 0))
-    if (
-        own is None
-        or _digest(content[: own.start(1)] + _BLANK + content[own.end(1) :]) != own[1].decode()
-    ):
-        raise ValueError(
-            "it was changed after it was written: its content does not match its own digest; "
-            "restore it from a copy"
-        )
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.blake2b(content, digest_size=16).hexdigest()

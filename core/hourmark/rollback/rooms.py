@@ -34,7 +34,8 @@ class RollbackReport:
     The rollback is possible only if `obstacles` is empty and `not_asked` is None.
 
     Attributes:
-        obstacles: Conditions that prevent the rollback; empty if none was found.
+        obstacles: Conditions that prevent the rollback; empty if none was found. If the check
+            failed, further ones may exist.
         not_asked: Reason why the check failed or timed out; None if it was completed.
         absent: Reason why the component has no data to check on this machine; None if it has data.
     """
@@ -80,11 +81,14 @@ def _answer(place: str, config: Config, older: OlderVersion) -> RollbackReport:
         ask: ObstacleFinder = pkgutil.resolve_name(place)
     except ImportError:
         return RollbackReport(absent="it is not installed here")
+    found: list[Obstacle] = []
     try:
-        return RollbackReport(tuple(ask(config, older)))
+        for obstacle in ask(config, older):
+            found.append(obstacle)  # those before an error are kept
+        return RollbackReport(tuple(found))
     except NothingToCheck as error:
         return RollbackReport(absent=str(error))
     except HourmarkError as error:
-        return RollbackReport(not_asked=redact(str(error)))
+        return RollbackReport(tuple(found), not_asked=redact(str(error)))
     except Exception as error:  # noqa: BLE001  # the others' answers must not be lost to it
-        return RollbackReport(not_asked=redact(f"{type(error).__name__}: {error}"))
+        return RollbackReport(tuple(found), not_asked=redact(f"{type(error).__name__}: {error}"))

@@ -32,6 +32,7 @@ class OlderVersion:
             files that were moved, and stored input of receivers, such as the syslog receiver.
         keeps_alarms: Whether its mirrors keep the alarms of an earlier run.
         several_namenodes: Whether `storage.webhdfs` may contain several addresses.
+        knows_tombstones: Whether it knows that buckets can be removed by retention.
     """
 
     name: str
@@ -45,6 +46,7 @@ class OlderVersion:
     reads_unfinished_files: bool
     keeps_alarms: bool
     several_namenodes: bool = False
+    knows_tombstones: bool = False
 
 
 # What came after 0.3.0, and which no released version knows. A new field or setting belongs here.
@@ -62,6 +64,7 @@ _LATER_SETTINGS: Final = (
     "service.range_ahead_seconds",
     "etl.avro_codec",
     "etl.bucket_format",
+    "etl.retention_days.*",
     "storage.ca",
     "storage.principal",
     "storage.keytab",

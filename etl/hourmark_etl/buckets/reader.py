@@ -16,6 +16,9 @@ import fastavro
 from hourmark.errors import Finding, HourmarkError
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import FORMAT, MARKER, PARQUET_FOLDER, Manifest
+from hourmark.records.tombstone import RemovedBucket, Tombstone
+from hourmark_etl.buckets.tombstones import find_removed_bucket
+from hourmark_etl.humanize import format_iso
 from hourmark_etl.storage import (
     NotFound,
     Storage,
@@ -39,6 +42,19 @@ class NotClosed(HourmarkError):
 
     `hourmark bucket why` explains what an open bucket waits for.
     """
+
+
+class BucketRemoved(NotClosed):
+    """Raised if a bucket was closed, and was later removed by retention.
+
+    Attributes:
+        tombstone: Tombstone of the day, which states when and why the bucket was removed.
+        bucket: Entry of the bucket in the tombstone, with its complete marker.
+    """
+
+    def __init__(self, message: str, tombstone: Tombstone, bucket: RemovedBucket) -> None:
+        super().__init__(message)
+        self.tombstone, self.bucket = tombstone, bucket
 
 
 class BadMarker(Finding):
@@ -72,6 +88,22 @@ def list_types(storage: Storage) -> list[str]:
         for entry in list_if_exists(storage, "")
         if entry.is_folder and _TYPE_NAME.fullmatch(entry.name)
     ]
+
+
+def list_dates(storage: Storage, event_type: str) -> list[str]:
+    """Return the days (UTC) for which a folder of an event type exists.
+
+    Args:
+        storage: Storage with the buckets.
+        event_type: Name of the event type.
+
+    Returns:
+        Days in ascending order, such as `2026-11-21`; empty if the type has no folder.
+
+    Raises:
+        StorageError: Storage is unavailable or denies access.
+    """
+    return [date for (date,) in _walk_levels(storage, event_type, _LEVELS[:1], ())]
 
 
 def list_hours(
@@ -173,13 +205,25 @@ def read_marker(storage: Storage, event_type: str, hour: Hour) -> bytes:
         The bytes of the file, as stored.
 
     Raises:
+        BucketRemoved: The bucket was removed by retention. This is a `NotClosed`.
         NotClosed: The bucket has no `_SUCCESS` file.
+        BadTombstone: The bucket has no `_SUCCESS` file, and the tombstone of its day is damaged.
         StorageError: Storage is unavailable or denies access.
     """
     folder = hour.bucket_path(event_type)
     try:
         return storage.read(f"{folder}/{MARKER}")
     except NotFound as error:
+        if (removed := find_removed_bucket(storage, event_type, hour)) is not None:
+            tombstone, bucket = removed
+            raise BucketRemoved(
+                f"{event_type} {hour} was closed as {bucket.grade.value} with {bucket.events} "
+                f"events, and was removed at {format_iso(tombstone.removed_at_ms)} by "
+                f"{tombstone.setting} = {tombstone.days}; `hourmark bucket show {event_type} {hour}` "
+                "shows its manifest",
+                tombstone,
+                bucket,
+            ) from error
         raise NotClosed(
             f"{event_type} {hour} is not closed: {storage.url(folder)}/{MARKER} does not exist; "
             f"`hourmark bucket ls {event_type}` lists the closed buckets"
@@ -248,7 +292,7 @@ def decode_manifest(storage: Storage, event_type: str, hour: Hour, content: byte
 def find_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest | None:
     """Return the manifest of a bucket, or None if the bucket is not closed.
 
-    Unlike `read_manifest`, this function does not raise an exception for an open bucket.
+    Unlike `read_manifest`, this function does not raise an exception for an open or removed bucket.
 
     Args:
         storage: Storage with the buckets.
@@ -263,7 +307,33 @@ def find_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest | N
         StorageError: Storage is unavailable or denies access.
     """
     try:
+        content = storage.read(f"{hour.bucket_path(event_type)}/{MARKER}")
+    except NotFound:
+        return None
+    return decode_manifest(storage, event_type, hour, content)
+
+
+def find_closed_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest | None:
+    """Return the manifest with which an hour was closed, even if its bucket was removed later.
+
+    Args:
+        storage: Storage with the buckets.
+        event_type: Event type of the bucket.
+        hour: Hour of the bucket.
+
+    Returns:
+        The manifest from the bucket's `_SUCCESS` file, or from the tombstone of a removed bucket;
+        None if the hour was not closed.
+
+    Raises:
+        BadMarker: The bucket's `_SUCCESS` file is not a valid manifest of this bucket.
+        BadTombstone: The bucket has no `_SUCCESS` file, and the tombstone of its day is damaged.
+        StorageError: Storage is unavailable or denies access.
+    """
+    try:
         return read_manifest(storage, event_type, hour)
+    except BucketRemoved as error:
+        return Manifest.decode(error.bucket.marker.encode())
     except NotClosed:
         return None
 

@@ -38,6 +38,7 @@ from hourmark_etl.buckets.avro_container import DigestingReader
 from hourmark_etl.buckets.parquet_comparison import find_parquet_differences
 from hourmark_etl.buckets.reader import (
     BadMarker,
+    BucketRemoved,
     DamagedBucketFile,
     NotClosed,
     list_bucket_files,
@@ -60,6 +61,7 @@ class BucketFault(enum.StrEnum):
 
     Attributes:
         MISSING_BUCKET: There is no bucket for an hour between two closed buckets.
+        UNFINISHED_REMOVAL: The bucket was removed by retention, but its folder still exists.
         MISSING_MARKER: The folder of the bucket has no marker (`_SUCCESS` file).
         BAD_MARKER: The marker is not a valid manifest of this bucket.
         CHAIN: The marker does not refer to the marker of the previous bucket.
@@ -82,6 +84,7 @@ class BucketFault(enum.StrEnum):
     MISSING_BUCKET = (
         "missing-bucket"  # hours close in order, even empty ones, so there must be no gap
     )
+    UNFINISHED_REMOVAL = "unfinished-removal"
     MISSING_MARKER = "missing-marker"
     BAD_MARKER = "bad-marker"
     CHAIN = "broken-chain"  # link between a marker and the previous one
@@ -137,6 +140,7 @@ class BucketReport:
         events: Number of events read.
         size: Number of bytes read.
         late_ids: Concatenated 16-byte ids of the bucket's late events (events of earlier hours).
+        is_removed: Whether the bucket was removed by retention. Its manifest is from the tombstone.
     """
 
     type: str
@@ -146,6 +150,7 @@ class BucketReport:
     events: int = 0
     size: int = 0
     late_ids: bytes = dataclasses.field(default=b"", repr=False)  # concatenated
+    is_removed: bool = False
 
 
 def find_gaps(
@@ -196,15 +201,19 @@ def verify_bucket(storage: Storage, event_type: str, hour: Hour) -> BucketReport
         hour: Hour of the bucket.
 
     Returns:
-        A report with all faults. A missing or invalid manifest is also a fault.
+        A report with all faults. A missing or invalid manifest is also a fault. Of a bucket that
+        was removed by retention, only the marker in its tombstone is verified.
 
     Raises:
-        NotClosed: The bucket's folder does not exist.
+        NotClosed: The bucket's folder does not exist, and the bucket was not removed.
+        BadTombstone: The bucket has no marker, and the tombstone of its day is damaged.
         StorageError: Storage is unavailable.
     """
     check = _Check(storage, event_type, hour)
     try:
         manifest = read_manifest(storage, event_type, hour)
+    except BucketRemoved as error:
+        return check.removed(Manifest.decode(error.bucket.marker.encode()))
     except NotClosed:
         if not storage.exists(check.folder):
             raise
@@ -324,6 +333,15 @@ class _Check:
             late_ids=self._late_ids(),
         )
 
+    def removed(self, manifest: Manifest) -> BucketReport:
+        self._check_chain(manifest.previous)
+        if self._storage.exists(self.folder):
+            self.add(
+                BucketFault.UNFINISHED_REMOVAL,
+                "the folder still exists; `hourmark bucket expire --execute` removes it",
+            )
+        return dataclasses.replace(self.verdict(manifest), is_removed=True)
+
     def _late_ids(self) -> bytes:
         return b"".join(
             content.ids for name, content in self._contents.items() if name.startswith(LATE_PREFIX)
@@ -379,12 +397,7 @@ class _Check:
 
     def _check_chain(self, recorded: PreviousMarker | None) -> None:
         before = self._bucket_before(recorded)
-        actual = None
-        with contextlib.suppress(NotClosed):
-            if before is not None:
-                actual = PreviousMarker.from_marker(
-                    str(before), read_marker(self._storage, self._type, before)
-                )
+        actual = None if before is None else self._reference(before)
         if recorded != actual:
             self.add(
                 BucketFault.CHAIN,
@@ -392,6 +405,15 @@ class _Check:
                 f"{_format_marker(recorded)}",
                 MARKER,
             )
+
+    def _reference(self, hour: Hour) -> PreviousMarker | None:
+        try:
+            marker = read_marker(self._storage, self._type, hour)
+        except BucketRemoved as error:
+            return error.bucket.reference
+        except NotClosed:
+            return None
+        return PreviousMarker.from_marker(str(hour), marker)
 
     def _bucket_before(self, recorded: PreviousMarker | None) -> Hour | None:
         # The bucket of the hour before; where it does not exist, the one that the manifest names.

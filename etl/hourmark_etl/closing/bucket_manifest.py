@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from importlib.metadata import version
 from typing import Final, Literal
 
 from hourmark.records.hours import Hour
@@ -23,6 +21,7 @@ from hourmark.records.manifest import (
     PreviousMarker,
     SetAsideRecords,
 )
+from hourmark.records.self_digest import software_name
 from hourmark_etl.closing.write.containers import WrittenFile, WrittenHour
 from hourmark_etl.closing.write.parquet_files import WrittenParquet
 from hourmark_etl.model import ExcludedRecords, Frontier, OriginHourTotals, Seal, StagedGroup
@@ -133,13 +132,8 @@ def build_manifest(
         ledger_commit=ledger[1],
         attempt=attempt,
         closed_at_ms=now_ms,
-        software=f"hourmark {_read_version()}",
+        software=software_name(),
     ).with_own_digest()
-
-
-@functools.cache
-def _read_version() -> str:
-    return version("hourmark")  # reads a file
 
 
 def _describe_left_out(written: WrittenHour) -> list[str]:

@@ -7,22 +7,28 @@ executes on Spark's executors or in this process.
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
 from hourmark.config.groups import AvroCodec, BucketFormat
 from hourmark.config.loading import Config
+from hourmark.records.hours import Hour
 from hourmark_etl.closing.proof.proof import Proof, Prover
 from hourmark_etl.closing.proof.readings import AuditComparer, AuditComparison
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.closing.write.writing import SealedHour, WriteLimits, write_hours
 from hourmark_etl.errors import DamagedRow
-from hourmark_etl.ledger.closed import closed_buckets
+from hourmark_etl.ids.removed_buckets import separate_removed
+from hourmark_etl.ledger.closed import ClosedBucket, closed_buckets
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.rules import read_bucket_formats
 from hourmark_etl.model import AuditOffsets, Frontier
 from hourmark_etl.storage import Storage
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,7 +146,11 @@ class Engine:
         etl, late = self.config.etl, defaultdict[str, set[int]](set)
         for s in sealed:
             late[s.event_type] |= s.late_hours_s
-        closed = closed_buckets(self.database, late, self.config.parsing.bucket_seconds)
+        length_s = self.config.parsing.bucket_seconds
+        closed = {
+            name: self._searchable(of)
+            for name, of in closed_buckets(self.database, late, length_s).items()
+        }
         limits = WriteLimits(etl.unit_bytes_max, etl.target_file_bytes, etl.tasks, codec)
         formats = read_bucket_formats(
             self.database, {s.event_type for s in sealed}, etl.bucket_format
@@ -150,6 +160,18 @@ class Engine:
             self.runner, self.storage, sealed, closed, schemas, folder, limits, with_parquet
         )
         return [_with_format_error(of, formats[of.event_type]) for of in written]
+
+    def _searchable(self, buckets: Sequence[ClosedBucket]) -> tuple[ClosedBucket, ...]:
+        # Late events of removed buckets are kept, and cannot be compared with them.
+        found = separate_removed(self.storage, buckets, self.config.parsing.bucket_seconds)
+        for bucket in found.removed:
+            _LOG.warning(
+                "late events are not compared with a bucket that was removed by retention: type=%s "
+                "hour=%s",
+                bucket.event_type,
+                Hour(bucket.hour_s, self.config.parsing.bucket_seconds),
+            )
+        return found.searchable
 
 
 def _with_format_error(

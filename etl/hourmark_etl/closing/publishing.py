@@ -27,7 +27,13 @@ from hourmark.errors import Finding
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest, PreviousMarker
 from hourmark.rules.revision import KnownSchema
-from hourmark_etl.buckets.reader import NotClosed, decode_manifest, find_manifest, read_marker
+from hourmark_etl.buckets.reader import (
+    BucketRemoved,
+    NotClosed,
+    decode_manifest,
+    find_closed_manifest,
+    read_marker,
+)
 from hourmark_etl.closing.attempts import (
     PublishFailure,
     Unwritable,
@@ -91,6 +97,8 @@ def read_previous_marker(storage: Storage, frontier: Frontier) -> PreviousMarker
         marker = read_marker(storage, frontier.event_type, before)
         decode_manifest(storage, frontier.event_type, before, marker)
         return PreviousMarker.from_marker(str(before), marker)
+    except BucketRemoved as error:
+        return error.bucket.reference
     except NotClosed as error:
         raise Finding(
             f"{frontier.event_type} {frontier.hour} follows a bucket that no longer exists: "
@@ -256,7 +264,9 @@ class Publisher:
         # Yield the manifests of existing buckets, up to the first one that does not exist. An
         # invalid manifest raises a Finding: buckets never change, so another program wrote it.
         for f in chain:
-            if (manifest := find_manifest(self.storage, f.event_type, f.hour)) is None:
+            # A closer that was killed may have published it long ago, so that it was removed since.
+            manifest = find_closed_manifest(self.storage, f.event_type, f.hour)
+            if manifest is None:
                 return
             yield manifest
 

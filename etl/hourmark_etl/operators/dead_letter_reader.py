@@ -113,16 +113,23 @@ def read_dead_letters_from_buckets(
 
 
 class ReadProgress:
-    """Reporter that prints the progress of a long read at most once every five seconds.
+    """Reporter that prints the progress of a long operation at most once every five seconds.
 
     Args:
         total: Expected number of steps.
         print_message: Function that prints a human-readable message.
         unit: Plural noun for the steps, used in messages.
+        action: What a step does, as a past participle.
     """
 
-    def __init__(self, total: int, print_message: PrintMessage, unit: str = "records") -> None:
-        self._total, self._say, self._of = total, print_message, unit
+    def __init__(
+        self,
+        total: int,
+        print_message: PrintMessage,
+        unit: str = "records",
+        action: str = "read",
+    ) -> None:
+        self._total, self._say, self._of, self._action = total, print_message, unit, action
         self._done, self._said_s = 0, time.monotonic()
 
     def count_step(self) -> None:
@@ -133,7 +140,7 @@ class ReadProgress:
         self._done += 1
         if (now_s := time.monotonic()) - self._said_s > _PROGRESS_S:
             self._said_s = now_s
-            self._say(f"{self._done:,} of {self._total:,} {self._of} read")
+            self._say(f"{self._done:,} of {self._total:,} {self._of} {self._action}")
 
 
 def _schemas(edge: KafkaCluster) -> dict[int, Datum]:

@@ -14,6 +14,7 @@ from typing import Final
 
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Grade, Manifest
+from hourmark.records.tombstone import RemovedBucket, Tombstone
 from hourmark_etl.closing.cut.readiness import (
     LatestReports,
     describe_clock_difference,
@@ -171,6 +172,7 @@ class Explanation:
     The state of the hour is one of:
 
     - `closed`: its bucket is closed.
+    - `removed`: its bucket was closed, and was later removed by retention.
     - `open`, `frozen`, `sealed`: it is the next hour to close. It waits for records, is being
       compared with the audit records, or is being written.
     - `later`: other hours must be closed first, or it is not certain yet that it gets a bucket.
@@ -379,6 +381,33 @@ def explain_closed_hour(event_type: str, hour: Hour, manifest: Manifest | None) 
         summary=summary,
         reasons=tuple(reasons),
         grade=manifest.grade.value if manifest else None,
+    )
+
+
+def explain_removed_hour(
+    closed: Explanation, tombstone: Tombstone, bucket: RemovedBucket
+) -> Explanation:
+    """Explain that a closed bucket was removed.
+
+    Args:
+        closed: Explanation of how the bucket was closed.
+        tombstone: Tombstone of its day.
+        bucket: Entry of the bucket in the tombstone.
+
+    Returns:
+        An explanation with the state `removed`, and the grade with which the bucket was closed.
+    """
+    removal = Reason(
+        f"by {tombstone.setting} = {tombstone.days} days, as {tombstone.removed_by}",
+        f"none: its events are deleted; `hourmark bucket show {closed.event_type} {closed.hour}` "
+        "shows its manifest",
+    )
+    return dataclasses.replace(
+        closed,
+        state="removed",
+        summary=f"removed at {format_iso(tombstone.removed_at_ms)}; it was {closed.summary}",
+        reasons=(removal, *closed.reasons),
+        grade=bucket.grade.value,
     )
 
 

@@ -13,7 +13,8 @@ from hourmark.config.loading import Config
 from hourmark.errors import HourmarkError
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
-from hourmark_etl.buckets.reader import read_manifest
+from hourmark_etl.buckets.expiry import RETENTION_MS_MIN
+from hourmark_etl.buckets.reader import BucketRemoved, read_manifest, read_marker
 from hourmark_etl.ledger.backfill import read_backfill_notices
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import frontiers, read_type_names
@@ -26,7 +27,12 @@ from hourmark_etl.ledger.maintenance.overview import (
 from hourmark_etl.ledger.overrides import blockers, overrides
 from hourmark_etl.ledger.staged.set_aside import count_unreviewed_records
 from hourmark_etl.model import Frontier
-from hourmark_etl.operators.explain import Explanation, HourFacts, explain_closed_hour
+from hourmark_etl.operators.explain import (
+    Explanation,
+    HourFacts,
+    explain_closed_hour,
+    explain_removed_hour,
+)
 from hourmark_etl.storage import open_storage
 
 
@@ -129,6 +135,38 @@ def explain_from_storage(config: Config, event_type: str, hour: Hour) -> Explana
     """
     try:
         manifest = read_manifest(open_storage(config.storage), event_type, hour)
+    except BucketRemoved as error:
+        manifest = Manifest.decode(error.bucket.marker.encode())
+        closed = explain_closed_hour(event_type, hour, manifest)
+        return explain_removed_hour(closed, error.tombstone, error.bucket)
     except HourmarkError:
         return None
     return explain_closed_hour(event_type, hour, manifest)
+
+
+def note_removal(config: Config, explanation: Explanation, hour: Hour, now_ms: int) -> Explanation:
+    """Return an explanation that states whether a closed bucket was removed.
+
+    The ledger (the ETL's state database) does not know whether a bucket was removed, so its
+    tombstone is read from storage.
+
+    Args:
+        config: Provides the storage root.
+        explanation: Explanation from the ledger.
+        hour: The hour.
+        now_ms: Current time, Unix milliseconds. The storage is not accessed for an hour that ended
+            less than a day ago, because no retention is shorter.
+
+    Returns:
+        The given explanation, unless the bucket is closed and its marker was removed. If storage
+        does not respond, the bucket is assumed to exist.
+    """
+    if explanation.state != "closed" or now_ms - hour.end_ms < RETENTION_MS_MIN:
+        return explanation
+    try:
+        read_marker(open_storage(config.storage), explanation.event_type, hour)
+    except BucketRemoved as error:
+        return explain_removed_hour(explanation, error.tombstone, error.bucket)
+    except HourmarkError:
+        return explanation
+    return explanation

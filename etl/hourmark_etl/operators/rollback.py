@@ -1,7 +1,7 @@
 """What prevents the ETL from returning to an older version.
 
-The ledger's version, the fields of existing markers, and those of future markers are checked. The
-ledger is read in its present version and is not migrated.
+The ledger's version, the fields of existing markers, those of future markers, and tombstones of
+removed buckets are checked. The ledger is read in its present version and is not migrated.
 """
 
 from __future__ import annotations
@@ -19,10 +19,13 @@ from hourmark.errors import Unavailable
 from hourmark.records.hours import Hour
 from hourmark.rollback.obstacle import NothingToCheck, Obstacle
 from hourmark.rollback.version import OlderVersion
+from hourmark_etl.buckets.reader import list_types
+from hourmark_etl.buckets.tombstones import list_removed_dates, tombstone_path
 from hourmark_etl.ledger import migrations, tables
 from hourmark_etl.ledger.bucket_rows import bucket_rows
 from hourmark_etl.ledger.engines import open_engine, sqlite_file
 from hourmark_etl.ledger.hosts.sites import read_further_sites
+from hourmark_etl.storage import Storage, map_concurrently, open_storage
 
 _SITES: Final = 5  # the schema revision that introduced further sites
 _DAYS: Final = 6  # the schema revision that packs rows of older buckets
@@ -44,7 +47,7 @@ def obstacles(config: Config, older_version: OlderVersion) -> Iterator[Obstacle]
 
     Raises:
         NothingToCheck: There is no ledger.
-        Unavailable: The ledger cannot be read.
+        Unavailable: The ledger or the storage cannot be read.
     """
     with _reading(config.etl.ledger) as connection:
         if (revision := migrations.read_revision(connection)) is None:
@@ -59,6 +62,24 @@ def obstacles(config: Config, older_version: OlderVersion) -> Iterator[Obstacle]
             )
         yield from permanent_obstacles(
             connection, revision, older_version, config.parsing.bucket_seconds
+        )
+    if not older_version.knows_tombstones:
+        yield from _tombstones(open_storage(config.storage), older_version)
+
+
+def _tombstones(storage: Storage, older: OlderVersion) -> Iterator[Obstacle]:
+    names = list_types(storage)
+    dates = map_concurrently(lambda name: list_removed_dates(storage, name), names)
+    removed = [(name, date) for name, of in zip(names, dates, strict=True) for date in of]
+    if removed:
+        name, date = removed[0]
+        yield Obstacle(
+            storage.url(tombstone_path(name, date)),
+            f"{len(removed)} days of buckets were removed by etl.retention_days, such as {name} "
+            f"{date}. {older.name} reports their buckets as missing, cannot rebuild the ledger, "
+            "and does not close hours with late events of these days",
+            "restore these days from a backup and delete their tombstones "
+            "(docs/how-to/remove-old-buckets.md); otherwise keep using this version",
         )
 
 

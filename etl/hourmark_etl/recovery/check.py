@@ -17,7 +17,13 @@ from sqlalchemy import Connection, func, select
 
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
-from hourmark_etl.buckets.reader import BadMarker, find_manifest, list_hours, list_types
+from hourmark_etl.buckets.reader import (
+    BadMarker,
+    find_closed_manifest,
+    list_hours,
+    list_types,
+)
+from hourmark_etl.buckets.tombstones import BadTombstone
 from hourmark_etl.errors import DamagedRow, Unreadable
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.bucket_rows import (
@@ -387,7 +393,7 @@ def _marker_problem(
             str(make_damaged_bucket_error(event_type, hour.start_s)),
         )
     try:
-        found = find_manifest(storage, event_type, hour)
+        found = find_closed_manifest(storage, event_type, hour)
         if found is not None and found == known:
             return None
         if found is None:
@@ -405,7 +411,7 @@ def _marker_problem(
                 f"closed by ledger {found.ledger}, commit {found.ledger_commit}",
             )
             detail = f"{by}; this ledger ({ledger}, commit {commit}) does not contain it"
-    except (BadMarker, ContentLost) as error:
+    except (BadMarker, BadTombstone, ContentLost) as error:
         detail = str(error)
     return LedgerFinding(kind, f"{event_type} {hour}", detail)
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from hourmark_etl.buckets.reader import (
     BadMarker,
-    find_manifest,
+    find_closed_manifest,
     find_marker,
     list_hours,
     list_types,
@@ -91,7 +91,7 @@ def _contradictions(
 
 def _contradiction(storage: Storage, frontier: Frontier, identity: tuple[str, int]) -> str:
     unsealed = first_unsealed_hour(frontier)
-    if found := find_manifest(storage, frontier.event_type, unsealed):
+    if found := find_closed_manifest(storage, frontier.event_type, unsealed):
         return (
             f"{frontier.event_type} {unsealed} is closed (by ledger {found.ledger}, commit "
             f"{found.ledger_commit}), but this ledger ({identity[0]}, commit {identity[1]}) has "
@@ -101,7 +101,7 @@ def _contradiction(storage: Storage, frontier: Frontier, identity: tuple[str, in
     if frontier.hour <= frontier.first_hour:  # a back-fill may have skipped hours
         for hour in list_hours(storage, frontier.event_type, unsealed.length_s):
             is_later = hour >= unsealed or (last is None and hour < frontier.hour)
-            if is_later and find_manifest(storage, frontier.event_type, hour):
+            if is_later and find_closed_manifest(storage, frontier.event_type, hour):
                 closed = "no bucket of the type" if last is None else f"the type up to {last}"
                 return (
                     f"{frontier.event_type} {hour} is closed, but this ledger has closed {closed}"
@@ -109,7 +109,7 @@ def _contradiction(storage: Storage, frontier: Frontier, identity: tuple[str, in
     if last is None:
         return ""
     try:
-        found = find_manifest(storage, frontier.event_type, last)
+        found = find_closed_manifest(storage, frontier.event_type, last)
     except (BadMarker, ContentLost) as error:
         _LOG.error(
             "cannot read by which ledger %s %s was closed; later buckets may have to wait for "

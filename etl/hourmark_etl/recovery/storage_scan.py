@@ -14,6 +14,7 @@ from typing import Final
 from hourmark.records.hours import Hour, group_consecutive
 from hourmark.records.manifest import Manifest, PreviousMarker
 from hourmark_etl.buckets.reader import BadMarker, decode_manifest, list_hours, read_marker
+from hourmark_etl.buckets.tombstones import read_removed_buckets
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.model import EARLIEST_MS, AuditOffsets, OffsetSpan, StagedBatch
 from hourmark_etl.staging.files import read_note
@@ -111,7 +112,7 @@ def read_chain(
     """Read the manifests of all buckets of an event type, and verify that they form a chain.
 
     The manifest of a closed bucket is stored in its `_SUCCESS` file. It contains a digest of the
-    previous bucket's `_SUCCESS` file.
+    previous bucket's `_SUCCESS` file. Those of removed buckets are in tombstones.
 
     Args:
         storage: Storage with the buckets.
@@ -119,16 +120,24 @@ def read_chain(
         bucket_seconds: Length of a bucket in seconds.
 
     Returns:
-        Pairs of hour and manifest in ascending order; empty if the type has no bucket.
+        Pairs of hour and manifest in ascending order, including removed buckets; empty if the type
+        has had no bucket.
 
     Raises:
+        BadTombstone: A tombstone is damaged.
         NotClosed: The folder of a bucket has no `_SUCCESS` file.
         BadMarker: A `_SUCCESS` file is invalid, or the next bucket contains a different digest of
             it.
         StorageError: Storage is unavailable or denies access.
     """
-    hours = list_hours(storage, event_type, bucket_seconds)
-    markers = list(map_concurrently(lambda hour: read_marker(storage, event_type, hour), hours))
+    removed = read_removed_buckets(storage, event_type, bucket_seconds)
+    hours = sorted({*list_hours(storage, event_type, bucket_seconds), *removed})
+
+    def read(hour: Hour) -> bytes:
+        gone = removed.get(hour)
+        return read_marker(storage, event_type, hour) if gone is None else gone.marker.encode()
+
+    markers = list(map_concurrently(read, hours))
     chain = [
         (hour, decode_manifest(storage, event_type, hour, marker))
         for hour, marker in zip(hours, markers, strict=True)

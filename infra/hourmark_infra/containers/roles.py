@@ -182,11 +182,14 @@ def run_role(container: Container, arguments: list[str]) -> None:
 
     Raises:
         UsageError: The role is unknown, or the site has no server of this name.
+        ConfigError: The site was started first with another size.
         Unavailable: The server's data folder cannot be formatted.
         SystemExit: The role `whole` has finished; the exception contains its exit code.
     """
     if container.name == "setup":
+        site_setup.check_size(container.shared, container.site)
         created = site_setup.create_site_files(container.shared)
+        site_setup.record_size(container.shared, container.site)
         return print_progress(
             f"setup: {'created the' if created else 'found existing'} cluster IDs and certificates"
         )
@@ -198,6 +201,7 @@ def run_role(container: Container, arguments: list[str]) -> None:
         )
     kind = role_kind(container.name)
     container.wait_for(site_setup.READY)
+    site_setup.check_size(container.shared, container.site)
     programs = installed_programs()
     datanode = container.name if kind == "datanode" else container.layout.shape.datanodes[0]
     text = render_settings(

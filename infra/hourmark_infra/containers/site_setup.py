@@ -4,6 +4,7 @@ The role `setup` writes them to the volume that all containers share:
 
 clusters.json       {"edge": …, "central": …}: Kafka cluster IDs, with which brokers format their folders
 ledger-password     password of the PostgreSQL user `hourmark`
+size.json           numbers that cannot change after the first start, by environment variable
 tls/                ca.pem; service.pem of the delivery services and client.pem of their clients, each with its key
 ready               written last; all other roles wait for it
 types-applied       written by the role `types`; the ETL waits for it
@@ -23,13 +24,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from hourmark.errors import Unavailable
+from hourmark.errors import ConfigError, Unavailable
 from hourmark.process.durable import write_durably
-from hourmark_infra.containers.site import BALANCER
+from hourmark_infra.containers.site import BALANCER, ContainerSite
 from hourmark_infra.stack.state import new_cluster_ids
 
 READY: Final = "ready"
 APPLIED: Final = "types-applied"
+SIZE: Final = "size.json"
 DELIVERY_SERVICES: Final = ("delivery-1", "delivery-2")
 _DAYS: Final = "3650"  # certificate lifetime, longer than such a volume is kept
 
@@ -59,6 +61,51 @@ def create_site_files(shared: Path) -> bool:
     _issue_certificates(tls)
     write_durably(shared / READY, b"")
     return True
+
+
+def record_size(shared: Path, site: ContainerSite) -> None:
+    """Record the size of a site at its first start.
+
+    Args:
+        shared: Folder of the volume that all containers of the site share.
+        site: The site, as read from environment variables.
+    """
+    if not (shared / SIZE).exists():
+        write_durably(shared / SIZE, json.dumps(_fixed_values(site)).encode())
+
+
+def check_size(shared: Path, site: ContainerSite) -> None:
+    """Check that a container has the size with which its site was started first.
+
+    The number of brokers and the length of a bucket cannot change afterwards. A site that version
+    0.3.0 started has no record until its next start; then nothing is checked.
+
+    Args:
+        shared: Folder of the volume that all containers of the site share.
+        site: The site, as read from environment variables.
+
+    Raises:
+        ConfigError: The size is another one.
+    """
+    if not (shared / SIZE).exists():
+        return
+    started: dict[str, int] = json.loads((shared / SIZE).read_bytes())
+    wanted = _fixed_values(site)
+    if changed := [name for name in started if wanted.get(name) != started[name]]:
+        raise ConfigError(
+            f"this site was started with {', '.join(f'{n}={started[n]}' for n in changed)}, not "
+            f"{', '.join(str(wanted.get(name)) for name in changed)}; repeat the option --env-file "
+            "of the first start in every compose command, such as `--env-file "
+            "infra/containers/small.env`. To start with another size, delete all volumes first"
+        )
+
+
+def _fixed_values(site: ContainerSite) -> dict[str, int]:
+    return {
+        "SITE_EDGE_BROKERS": site.edge,
+        "SITE_CENTRAL_BROKERS": site.central,
+        "SITE_BUCKET_SECONDS": site.bucket_seconds,
+    }
 
 
 def read_cluster_ids(shared: Path) -> dict[str, str]:

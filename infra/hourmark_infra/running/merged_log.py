@@ -1,7 +1,9 @@
 """The merged log of `hourmark run`: the new lines of all components, with stack traces folded.
 
 A stack trace of Spark, py4j or Python is printed as one line: the log record before it, the
-exception that caused it, and the log file that contains the whole trace.
+exception that caused it, and the log file that contains the whole trace. Warnings of Spark without
+a stack trace, and the lines that Spark prints before its log is configured, are only in the log
+file: they occur at each start and say nothing about the events.
 """
 
 from __future__ import annotations
@@ -24,13 +26,21 @@ _TRACE: Final = re.compile(
 _EXCEPTION: Final = re.compile(r"(?:Caused by: |: )?((?:[A-Za-z_][\w$]*\.)*\w*[A-Z][\w$]*: .*)")
 # a stack trace within a message, whose line breaks are escaped
 _ESCAPED: Final = re.compile(r"(?:\\n)+(?:\\t|\s)*(?:at [\w.$]+\(|File \\?\"|Traceback )")
+# what Spark writes at each start, and its warnings
+_SPARK_NOTICE: Final = re.compile(
+    r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d WARN |WARNING: Using incubator modules: "
+    r"|Using Spark's default log4j profile: |Setting default log level to "
+    r"|To adjust logging level use "
+)
+_TRACE_SUMMARY: Final = re.compile(r" \(stack trace of \d+ lines in .*\)$")
 
 
 class MergedLog:
     """A reader that follows several log files, like `tail -f`, and merges their new lines.
 
     Only lines that are written after the object was created are reported. Each line is prefixed
-    with the name of its file. A stack trace is reported as one line. Not thread-safe.
+    with the name of its file. A stack trace is reported as one line. Warnings of Spark without a
+    stack trace are not reported. Not thread-safe.
 
     Args:
         files: Maps the name of each log file to its path. Files need not exist yet.
@@ -78,7 +88,8 @@ class MergedLog:
 
     def _print(self, name: str, lines: Iterator[str]) -> None:
         for line in lines:
-            self._report(f"{name:<{self._width}} | {line}")
+            if not _SPARK_NOTICE.match(line) or _TRACE_SUMMARY.search(line):
+                self._report(f"{name:<{self._width}} | {line}")
 
     def _read_lines(self, name: str, file: Path) -> bytes:
         try:

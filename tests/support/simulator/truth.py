@@ -9,7 +9,7 @@ import fastavro
 from tests.support.rules import put_rules
 
 from hourmark.avro.framing import Schema, event_schema
-from hourmark.config.groups import EtlSettings, KafkaCluster, KafkaSettings
+from hourmark.config.groups import EtlSettings, KafkaCluster, KafkaSettings, StorageSettings
 from hourmark.config.loading import Config
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, HOSTS, events_topic
@@ -106,7 +106,8 @@ def config_of(ledger: Path, *further: str) -> Config:
     kafka = KafkaSettings(
         central=KafkaCluster(), further_edges=dict.fromkeys(further, KafkaCluster())
     )
-    return Config(kafka=kafka, etl=EtlSettings(ledger=f"sqlite:///{ledger}"))
+    storage = StorageSettings(root=f"file://{ledger.parent}/root")  # only for what opens it itself
+    return Config(kafka=kafka, etl=EtlSettings(ledger=f"sqlite:///{ledger}"), storage=storage)
 
 
 def make_template(folder: Path) -> Path:

@@ -86,8 +86,8 @@ def test_master_and_worker_start_as_the_page_has_it(tmp_path: Path) -> None:
         master, worker = master.replace(told, here), worker.replace(told, here)
     with started(f"{master} --webui-port 0", tmp_path, "master") as log:
         wait_for(lambda: "New state: ALIVE" in log.read_text(), "the master is alive")
-        words = f"--webui-port 0 --work-dir {tmp_path} spark:"
-        with started(worker.replace("spark:", words), tmp_path, "worker") as log:
+        worker = worker.replace("/var/lib/hourmark/spark-work", str(tmp_path))
+        with started(worker.replace("spark:", "--webui-port 0 spark:"), tmp_path, "worker") as log:
             wait_for(lambda: "Successfully registered" in log.read_text(), "it has registered")
 
 
@@ -141,7 +141,8 @@ def test_the_driver_is_submitted_with_and_without_dynamic_allocation_alike() -> 
         if line.startswith("spark-submit")
     ]
     assert [word for word in first if word not in second] == []
-    assert first[-3:] == second[-3:] == ["etl/job.py", "--config", "/etc/hourmark/hourmark.toml"]
+    given = ["/opt/hourmark/job.py", "--config", "/etc/hourmark/hourmark.toml"]
+    assert first[-3:] == second[-3:] == given
 
 
 def test_the_environment_is_packed_by_a_command_that_exists() -> None:

@@ -17,6 +17,7 @@ from tests.support.readable_buckets import FIELDS, TYPE, File, ReadableSite, Row
 
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Grade
+from hourmark_etl.buckets.expiry import plan_expiry, remove_day
 from hourmark_reading import (
     BucketPresence,
     DamagedAvroFile,
@@ -160,6 +161,39 @@ def test_a_removed_bucket_is_not_taken_for_an_empty_one(site: ReadableSite) -> N
         buckets.read(TYPE, H5, H6)
     found = buckets.read(TYPE, H4, H8, on_missing="skip").to_table()
     assert times(found) == [at(H6, 0), at(H7, 0)], "the late event is of a removed hour"
+
+
+def expire(site: ReadableSite) -> None:
+    now_ms = Hour.parse("2026-12-01T00").start_s * 1000
+    plan = plan_expiry(site.storage, TYPE, 1, 3600, now_ms)
+    for day in plan.expired:
+        remove_day(site.storage, plan, day, now_ms, "me@here")
+
+
+def test_tombstones_tell_removed_hours_from_those_that_had_no_bucket(site: ReadableSite) -> None:
+    for hour in ("2026-11-19T23", "2026-11-20T22", "2026-11-21T00"):
+        site.close(hour)
+    expire(site)
+    assert states(site, "2026-11-19T22", "2026-11-20T00") == ["empty", "removed"]
+    assert states(site, "2026-11-20T21", "2026-11-21T02") == [
+        "empty",
+        "removed",
+        "empty",
+        "closed",
+        "open",
+    ]
+    with pytest.raises(MissingHours, match=r"2026-11-20T22 \(removed\)"):
+        open_buckets(site.url).read(TYPE, "2026-11-20T22", "2026-11-20T23")
+
+
+def test_a_damaged_tombstone_is_refused(site: ReadableSite, tmp_path: Path) -> None:
+    for hour in ("2026-11-20T22", "2026-11-21T00"):
+        site.close(hour)
+    expire(site)
+    path = tmp_path / TYPE / "_removed" / "2026-11-20.json"
+    path.write_bytes(path.read_bytes().replace(b'"days": 1', b'"days": 2'))
+    with pytest.raises(InvalidMarker, match=r"is not a valid tombstone: .*digest"):
+        open_buckets(site.url).hours(TYPE, "2026-11-20T00", "2026-11-21T00")
 
 
 def test_an_hour_without_events_has_the_columns_of_the_type(site: ReadableSite) -> None:

@@ -3,16 +3,22 @@
 A closed bucket is a folder that contains a marker:
 
     <root>/<type>/date=YYYY-MM-DD/hour=HH[/minute=MM]/_SUCCESS
+
+The markers of buckets that were removed by retention are in tombstones, one for each type and day:
+
+    <root>/<type>/_removed/YYYY-MM-DD.json
 """
 
 from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import hashlib
 import itertools
+import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from pydantic import ValidationError
 
@@ -22,6 +28,7 @@ from hourmark_verify.judge.webhdfs import HdfsEntry, WebHdfsReader
 MARKER: Final = "_SUCCESS"
 DEAD_LETTERS: Final = "dead-letters"
 _PATH: Final = re.compile(r"([^/]+)/date=(\d{4}-\d\d-\d\d)/hour=(\d\d)(?:/minute=(\d\d))?")
+_TOMBSTONE: Final = re.compile(r"([^/]+)/_removed/(\d{4}-\d\d-\d\d)\.json")
 # Folders that may be empty: those above a bucket that is not closed yet.
 _ABOVE: Final = re.compile(r"[^/]+(?:/date=\d{4}-\d\d-\d\d(?:/hour=\d\d)?)?")
 
@@ -186,12 +193,16 @@ def read_bucket(hdfs: WebHdfsReader, root: str, path: str) -> StoredBucket:
     match = _PATH.fullmatch(path)
     if match is None:
         raise ValueError(f"the marker is in {path}, which is not the path of a bucket")
-    event_type, date, hour, minute = match.groups()
     opened = hdfs.open(f"{root}/{path}/{MARKER}")
+    with opened.content as content:
+        written = content.read()
+    return _parse_bucket(match, path, written, opened.blake2b)
+
+
+def _parse_bucket(match: re.Match[str], path: str, written: bytes, blake2b: str) -> StoredBucket:
+    event_type, date, hour, minute = match.groups()
     try:
-        with opened.content as content:
-            written = content.read()
-            marker = Marker.model_validate_json(written)
+        marker = Marker.model_validate_json(written)
     except ValidationError as error:
         what = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:5])
         raise ValueError(f"the marker is invalid: {what}") from error
@@ -212,8 +223,71 @@ def read_bucket(hdfs: WebHdfsReader, root: str, path: str) -> StoredBucket:
         start_ms=start_ms,
         end_ms=start_ms + length_ms,
         marker=marker,
-        blake2b=opened.blake2b,
+        blake2b=blake2b,
     )
+
+
+def tombstone_paths(tree: HdfsTree) -> set[str]:
+    """Return the paths of all tombstones of removed buckets.
+
+    Args:
+        tree: HDFS entries by path below the root, as returned by `read_tree`.
+    """
+    return {path for path, entry in tree.items() if not entry.folder and _TOMBSTONE.fullmatch(path)}
+
+
+def read_tombstone(hdfs: WebHdfsReader, root: str, path: str) -> list[StoredBucket]:
+    """Read the tombstone of a day, and return the removed buckets that it names.
+
+    Args:
+        hdfs: WebHDFS client.
+        root: Path of the root folder in HDFS.
+        path: Path of the tombstone, relative to the root.
+
+    Returns:
+        The buckets with their markers, sorted by time.
+
+    Raises:
+        ValueError: The tombstone or a marker in it is invalid, or they contradict each other.
+        httpx.HTTPError: The tombstone cannot be read.
+    """
+    named = _TOMBSTONE.fullmatch(path)
+    if named is None:
+        raise ValueError(f"{path} is not the path of a tombstone")
+    with hdfs.open(f"{root}/{path}").content as content:
+        written = content.read()
+    try:
+        tombstone = json.loads(written)
+        if not has_valid_self_digest(written, tombstone["software"]):
+            raise ValueError("its content differs from its own digest")
+        if (tombstone["format"], tombstone["type"], tombstone["date"]) != (1, *named.groups()):
+            raise ValueError("its format, type or date is not that of its path")
+        return [
+            _removed_bucket(tombstone["type"], tombstone["date"], entry)
+            for entry in tombstone["buckets"]
+        ]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"the tombstone is invalid: {error!r}") from error
+
+
+def _removed_bucket(event_type: str, date: str, entry: Mapping[str, Any]) -> StoredBucket:
+    day, _, clock = str(entry["hour"]).partition("T")
+    hour, _, minute = clock.partition(":")
+    path = f"{event_type}/date={day}/hour={hour}" + (f"/minute={minute}" if minute else "")
+    match = _PATH.fullmatch(path)
+    if match is None or day != date:
+        raise ValueError(f"it names the hour {entry['hour']}")
+    written = entry["marker"].encode()
+    digest = hashlib.blake2b(written, digest_size=16).hexdigest()
+    bucket = _parse_bucket(match, path, written, digest)
+    marker = bucket.marker
+    size = sum(file.bytes for file in marker.files) + sum(file.bytes for file in marker.parquet)
+    said = (entry["blake2b"], entry["grade"], entry["events"], entry["late"], entry["bytes"])
+    if said != (digest, marker.grade, marker.events, marker.late, size):
+        raise ValueError(f"its entry of {entry['hour']} differs from the marker")
+    if (marker.type, marker.hour) != (event_type, entry["hour"]):
+        raise ValueError(f"it contains the marker of {marker.type} {marker.hour}")
+    return bucket
 
 
 def closed_buckets(hdfs: WebHdfsReader, root: str) -> Iterator[StoredBucket]:
@@ -234,7 +308,7 @@ def find_unlisted(tree: HdfsTree, buckets: Mapping[str, StoredBucket]) -> Iterat
     """Yield the paths of files and folders that do not belong to any closed bucket.
 
     A bucket consists of its marker (the `_SUCCESS` file) and all files that the marker lists. Empty
-    folders on the path of a future bucket are not reported.
+    folders on the path of a future bucket, and tombstones of removed buckets, are not reported.
 
     Args:
         tree: HDFS entries by path below the root, as returned by `read_tree`.
@@ -249,7 +323,9 @@ def find_unlisted(tree: HdfsTree, buckets: Mapping[str, StoredBucket]) -> Iterat
             *(f.name for f in b.marker.parquet),
         )
     }
-    above = {folder for path in buckets for folder in _path_prefixes(path)}
+    tombstones = tombstone_paths(tree)
+    listed |= tombstones
+    above = {folder for path in (*buckets, *tombstones) for folder in _path_prefixes(path)}
     above |= {path.rpartition("/")[0] for path in listed}
     above |= {
         path

@@ -23,7 +23,9 @@ from hourmark_verify.judge.buckets import (
     find_unlisted,
     group_by_bucket,
     read_bucket,
+    read_tombstone,
     read_tree,
+    tombstone_paths,
 )
 from hourmark_verify.judge.expectations import Expectations
 from hourmark_verify.judge.marker import MarkerFile, MarkerParquetFile
@@ -106,6 +108,7 @@ class _Verification:
     def __post_init__(self) -> None:
         self._root = hdfs_path(self.expectations.root)
         self._buckets: dict[str, StoredBucket] = {}
+        self._removed: dict[str, StoredBucket] = {}  # from tombstones
         self._fingerprints: dict[int, str] = {}  # by schema id
 
     def run(self) -> None:
@@ -118,12 +121,12 @@ class _Verification:
             for path in sorted(new):
                 self._check_bucket(path)
             seen = tree
+        self._read_tombstones(tree)
         self._report_changes(seen, tree)
         for path in find_unlisted(tree, self._buckets):
             self.report.add(FindingKind.UNLISTED, path, "no marker lists it")
-        for _, buckets in itertools.groupby(
-            sorted(self._buckets.items()), key=lambda item: item[1].type
-        ):
+        known = self._removed | self._buckets
+        for _, buckets in itertools.groupby(sorted(known.items()), key=lambda item: item[1].type):
             chain = [bucket for _, bucket in buckets]
             for path, fault in itertools.chain(
                 find_chain_faults(chain), find_offset_faults(chain), find_balance_faults(chain)
@@ -131,13 +134,26 @@ class _Verification:
                 self._add_marker_finding(path, fault)
         gone = [row for row in self.expectations.destroyed if self.matcher.mark_destroyed(row)]
         self.report.destroyed = len(gone)
-        for kind, path, detail in find_destroyed_event_faults(gone, list(self._buckets.values())):
+        for kind, path, detail in find_destroyed_event_faults(gone, list(known.values())):
             self.report.add(kind, path, detail)
+        for bucket in self._removed.values():
+            if bucket.path not in self._buckets:  # otherwise its events were compared
+                self.matcher.admit_removed(bucket.type, bucket.marker.events)
         self.matcher.finish()
+
+    def _read_tombstones(self, tree: HdfsTree) -> None:
+        for path in sorted(tombstone_paths(tree)):
+            try:
+                removed = read_tombstone(self.hdfs, self._root, path)
+            except ValueError as error:
+                self._add_marker_finding(path, str(error))
+            else:
+                self._removed |= {bucket.path: bucket for bucket in removed}
 
     def _report_changes(self, before: HdfsTree, now: HdfsTree) -> None:
         for path, change in find_changes(group_by_bucket(before), group_by_bucket(now)):
-            self.report.add(FindingKind.CHANGED, path, change)
+            if path not in self._removed:
+                self.report.add(FindingKind.CHANGED, path, change)
 
     def _check_bucket(self, path: str) -> None:
         try:

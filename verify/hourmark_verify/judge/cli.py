@@ -41,7 +41,17 @@ def judge() -> None:
 def check(context: click.Context, expectations: Path, snapshot: Path | None, as_json: bool) -> None:
     """Check that each source line appears exactly once, unaltered, in a bucket or a dead letter.
 
+    EXPECTATIONS is a JSON file that names the buckets, the source files, which the judge reads
+    itself, and how lines of each event type become events. The class `Expectations` in
+    hourmark_verify/judge/expectations.py describes all keys.
+
     The exit code is 1 if there are findings, or if nothing was compared.
+
+    \b
+    Example of EXPECTATIONS, for lines in the form of RFC 5424 whose MSGID is app-log:
+      {"webhdfs": "http://namenode:9870", "root": "/hourmark", "user": "hourmark",
+       "files": [{"path": "/var/log/app/*.log*"}],
+       "types": {"app-log": {"content": "msg-bytes", "field": "message"}}}
     """
     parsed = _read(expectations)
     with _connect(parsed) as hdfs:

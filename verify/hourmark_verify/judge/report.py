@@ -102,7 +102,8 @@ class FileCount:
         dead_letters: Lines that could not be converted to events and became dead letters.
         blanks: Blank lines, for which no event is expected.
         destroyed: Lines whose event Kafka lost, as listed in the expectations.
-        lost: Lines without an event or a dead letter.
+        removed: Lines without an event, which may have been in a removed bucket.
+        lost: Other lines without an event or a dead letter.
     """
 
     path: str
@@ -111,6 +112,7 @@ class FileCount:
     dead_letters: int = 0
     blanks: int = 0
     destroyed: int = 0
+    removed: int = 0
     lost: int = 0
 
 
@@ -132,6 +134,8 @@ class JudgeReport:
             state for their file.
         posted: Number of events sent to the HTTP API that were found in buckets or dead letters.
         others: Number of events of files that the expectations do not list.
+        removed: Number of lines and API records without an event that may have been in buckets that
+            were removed by retention. It is at most the number of events in these buckets.
     """
 
     digests_checked: bool = False
@@ -145,6 +149,7 @@ class JudgeReport:
     beyond: int = 0
     posted: int = 0
     others: int = 0
+    removed: int = 0
 
     def add(self, kind: FindingKind, path: str, detail: str, position: int | None = None) -> None:
         """Count a finding, and store it unless 20 findings of its kind are already stored.
@@ -217,6 +222,7 @@ class JudgeReport:
             f"compared: {self.compared:,}, of which {self.posted:,} of the API; {self.beyond:,} "
             "past the recorded size of their "
             f"file, {self.others:,} of other files; {self.destroyed:,} destroyed; "
+            f"{self.removed:,} removed; "
             f"{sum(file.blanks for file in self.files):,} blank lines"
         )
         total = ", ".join(f"{count} {kind}" for kind, count in self.counts.items())

@@ -32,6 +32,7 @@ from hourmark_etl.closing.proof.evidence import StagedRowsItem, plan_row_items, 
 from hourmark_etl.closing.proof.promises import KEY, KEYS, distinct_rows
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.ids.lookups import IdQuery, find_contained_ids, to_id_array
+from hourmark_etl.ids.removed_buckets import separate_removed
 from hourmark_etl.ledger.closed import ClosedBucket, closed_buckets, read_missing_ranges
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.staged.listings import read_assigned_groups
@@ -143,11 +144,16 @@ def check_late_rows(
         for (at, f), listed in zip(of.items(), groups, strict=True)
     }
     closed = {
-        at: closed_buckets(database, {f.event_type: hours[at]}, f.hour.length_s)[f.event_type]
+        at: separate_removed(
+            storage,
+            closed_buckets(database, {f.event_type: hours[at]}, f.hour.length_s)[f.event_type],
+            f.hour.length_s,
+        )
         for at, f in of.items()
     }
+    ranges = _without_hours(ranges, {at: of.unknown_hours for at, of in closed.items()})
     items = [
-        LateRowsItem(i, tuple(closed[at] for at in i.frontier_indexes))
+        LateRowsItem(i, tuple(closed[at].searchable for at in i.frontier_indexes))
         for i in plan_row_items(late, {}, unit_bytes_max)
     ]
     strays = runner.map(
@@ -164,6 +170,18 @@ def check_late_rows(
         )
         for at, f in of.items()
     }
+
+
+def _without_hours(ranges: pa.Table, hours: Mapping[int, Collection[Hour]]) -> pa.Table:
+    # Rows of removed buckets are in no bucket that exists, which says nothing about their ranges.
+    for at, unknown in hours.items():
+        for hour in unknown:
+            is_unknown = pc.and_(
+                pc.equal(ranges.column("frontier_index"), at),
+                pc.equal(ranges.column("hour"), hour.start_s),
+            )
+            ranges = ranges.filter(pc.invert(is_unknown))
+    return ranges
 
 
 def find_unmatched_rows(item: LateRowsItem, storage: Storage, ranges: pa.Table) -> UnmatchedRows:

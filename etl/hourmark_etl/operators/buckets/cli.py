@@ -20,8 +20,9 @@ from hourmark.config.loading import Config, config_option
 from hourmark.errors import Finding, HourmarkError, Unavailable, UsageError
 from hourmark.printing import json_option, print_json
 from hourmark.records.hours import Hour
-from hourmark.records.manifest import Grade
+from hourmark.records.manifest import Grade, Manifest
 from hourmark_etl.buckets.reader import (
+    BucketRemoved,
     Event,
     NotClosed,
     list_hours,
@@ -29,8 +30,10 @@ from hourmark_etl.buckets.reader import (
     read_events,
     read_manifest,
 )
+from hourmark_etl.buckets.tombstones import read_removed_buckets
 from hourmark_etl.humanize import format_count
 from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
+from hourmark_etl.operators.buckets.copy import copy
 from hourmark_etl.operators.buckets.exits import (
     EXIT_CODES,
     BucketExit,
@@ -38,9 +41,11 @@ from hourmark_etl.operators.buckets.exits import (
     exit_of_explanation,
     exit_of_grade,
 )
+from hourmark_etl.operators.buckets.expire import expire
 from hourmark_etl.operators.buckets.listing import (
     COLUMNS,
     DAMAGED,
+    REMOVED,
     BucketSelection,
     list_buckets,
     summarize_buckets,
@@ -54,7 +59,11 @@ from hourmark_etl.operators.buckets.text import (
 )
 from hourmark_etl.operators.buckets.wait import wait
 from hourmark_etl.operators.explain import explain_hour, format_explanation
-from hourmark_etl.operators.hour_facts import explain_from_storage, read_hour_facts
+from hourmark_etl.operators.hour_facts import (
+    explain_from_storage,
+    note_removal,
+    read_hour_facts,
+)
 from hourmark_etl.operators.override import force
 from hourmark_etl.options import (
     hour_argument,
@@ -73,6 +82,7 @@ _SUMMARY_COLUMNS: Final = (
     "events",
     *(grade.value for grade in Grade),
     "damaged",
+    "removed",
     "first_hour",
     "last_hour",
     "next_hour",
@@ -98,11 +108,15 @@ def bucket() -> None:
       hourmark bucket why end-song 2026-11-21T06
       hourmark bucket wait end-song 2026-11-21T06 --timeout 600
       hourmark bucket force end-song 2026-11-21T06 --reason "edge topic lost, ticket 17"
+      hourmark bucket expire
+      hourmark bucket copy --to-config new.toml
     """
 
 
 bucket.add_command(wait)
 bucket.add_command(force)
+bucket.add_command(expire)
+bucket.add_command(copy)
 
 
 @bucket.command()
@@ -201,15 +215,19 @@ def show(event_type: str, hour: str, show_all: bool, as_json: bool, config: Conf
     """
     storage = open_storage(config.storage)
     parsed = parse_hour(hour, config)
+    exit_code = None
     try:
         manifest = read_manifest(storage, event_type, parsed)
+    except BucketRemoved as error:
+        manifest, exit_code = Manifest.decode(error.bucket.marker.encode()), BucketExit.REMOVED
+        click.echo(str(error), err=True)
     except NotClosed as error:
         raise _explain_missing_marker(config, event_type, parsed, error) from error
     if as_json:
         click.echo(manifest.encode().decode())
     else:
         click.echo(format_manifest(storage, parsed, manifest, None if show_all else _LIST_MAX))
-    click.get_current_context().exit(exit_of_grade(manifest.grade))
+    click.get_current_context().exit(exit_code or exit_of_grade(manifest.grade))
 
 
 @bucket.command(epilog=EXIT_CODES)
@@ -241,6 +259,7 @@ def why(event_type: str, hour: str, as_json: bool, config: Config) -> None:
             answer = explain_hour(
                 read_hour_facts(database, config, event_type, parsed_hour, now_ms)
             )
+        answer = note_removal(config, answer, parsed_hour, now_ms)
     if as_json:
         print_json(dataclasses.asdict(answer))
     else:
@@ -264,6 +283,7 @@ def verify(event_type: str | None, hour: str | None, as_json: bool, config: Conf
     - each event id occurs once, and the sum of the ids is correct
     - events have the hours that the manifest states, and each late event is in one bucket only
     - without HOUR: no hour is missing
+    - the markers of removed buckets, in tombstones, are part of the chain
 
     \b
     Examples:
@@ -286,7 +306,9 @@ def verify(event_type: str | None, hour: str | None, as_json: bool, config: Conf
         if hour is not None:
             hours = [parse_hour(hour, config)]
         else:
-            hours = list_hours(storage, name, config.parsing.bucket_seconds)
+            length_s = config.parsing.bucket_seconds
+            removed = read_removed_buckets(storage, name, length_s)
+            hours = sorted({*list_hours(storage, name, length_s), *removed})
         checked = []
         for verdict in (verify_bucket(storage, name, each) for each in hours):
             checked.append(verdict)
@@ -434,12 +456,7 @@ def _explain_missing_marker(
 
 
 def _print_table(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> None:
-    shown = [
-        row | {"grade": row.get("grade") or (row["state"] if row.get("state") != DAMAGED else None)}
-        if "grade" in columns
-        else row
-        for row in rows
-    ]
+    shown = [row | {"grade": _format_grade(row)} if "grade" in columns else row for row in rows]
     used = [c for c in columns if c in _ALWAYS or any(_has_value(row, c) for row in rows)]
     print_lines(format_table(shown, used, _LEFT))
     for row in rows:
@@ -447,5 +464,12 @@ def _print_table(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> None
             click.echo(f"{row['type']} {row['hour']}: {problem}", err=True)
 
 
+def _format_grade(row: Mapping[str, Any]) -> str | None:
+    grade, state = row.get("grade"), row.get("state")
+    if grade is None:
+        return None if state == DAMAGED else state
+    return f"{grade}, removed" if state == REMOVED else str(grade)
+
+
 def _has_value(row: Mapping[str, Any], column: str) -> bool:
-    return bool(row[column]) if column == DAMAGED else row[column] is not None
+    return bool(row[column]) if column in (DAMAGED, REMOVED) else row[column] is not None

@@ -22,6 +22,7 @@ class BucketExit(enum.IntEnum):
     - `OPEN`: The bucket is not closed yet.
     - `NO_BUCKET`: The bucket will never exist, because the event type is unknown, its buckets begin
       later, or the hour had no events and was skipped.
+    - `REMOVED`: The bucket was closed, and its events were later removed by retention.
     - `ERROR`: The state cannot be determined, or the bucket or the ledger (the ETL's state
       database) is damaged.
     """
@@ -32,6 +33,7 @@ class BucketExit(enum.IntEnum):
     TIMED_OUT = 4
     FORCED = 5
     NO_BUCKET = 6
+    REMOVED = 7
 
 
 EXIT_CODES: Final = """\b
@@ -43,6 +45,7 @@ Exit codes:
   4  the bucket is closed as timed_out
   5  the bucket is closed as forced
   6  the bucket will never exist: unknown type, hour before the first, or (show) a skipped hour
+  7  the bucket was closed, and was later removed by retention
 """
 
 _BY_GRADE: Final = {
@@ -90,6 +93,8 @@ def exit_of_explanation(explanation: Explanation) -> BucketExit:
         The code. It is `ERROR` if the ledger (the ETL's state database) is damaged, or lacks the
         bucket of a closed hour.
     """
+    if explanation.state == "removed":
+        return BucketExit.REMOVED
     if explanation.grade is not None:
         return exit_of_grade(Grade(explanation.grade))
     if explanation.state in ("before-first", "unknown-type"):

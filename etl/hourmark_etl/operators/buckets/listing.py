@@ -23,15 +23,23 @@ from hourmark.config.redaction import redact
 from hourmark.errors import HourmarkError, UsageError
 from hourmark.printing import cut_text
 from hourmark.records.hours import Hour
-from hourmark.records.manifest import Grade, Manifest
+from hourmark.records.manifest import MARKER, Grade, Manifest
 from hourmark.rules.event_types import DEAD_LETTERS
+from hourmark_etl.buckets.expiry import RETENTION_MS_MIN
 from hourmark_etl.buckets.reader import (
     BadMarker,
+    BucketRemoved,
     NotClosed,
     is_between,
+    list_dates,
     list_hours,
     list_types,
     read_manifest,
+)
+from hourmark_etl.buckets.tombstones import (
+    find_tombstone,
+    list_removed_dates,
+    read_removed_buckets,
 )
 from hourmark_etl.humanize import format_duration
 from hourmark_etl.ledger.bucket_rows import (
@@ -47,7 +55,7 @@ from hourmark_etl.ledger.maintenance.overview import read_oldest_staged_hours
 from hourmark_etl.ledger.overrides import Blocker, blockers
 from hourmark_etl.model import Frontier, HourState
 from hourmark_etl.operators.explain import describe_running_step
-from hourmark_etl.storage import Storage, open_storage
+from hourmark_etl.storage import Storage, map_concurrently, open_storage
 
 COLUMNS: Final = (
     "type",
@@ -63,6 +71,7 @@ COLUMNS: Final = (
 )
 CLOSED: Final = "closed"  # `state` of a closed bucket; an open one has that of its frontier
 DAMAGED: Final = "damaged"
+REMOVED: Final = "removed"  # `state` of a bucket that was closed, and removed by retention
 _NO_VALUES: Final = dict.fromkeys(COLUMNS)
 _WAITS_SHOWN: Final = 100  # characters in a table
 _TYPES_SHOWN: Final = 20
@@ -150,6 +159,7 @@ class _TypeTotals:
     buckets: int = 0
     events: int = 0
     damaged: int = 0
+    removed: int = 0
     grades: Counter[str] = dataclasses.field(default_factory=Counter)
     hours: tuple[str, str] | None = None  # first and last closed one
     next_row: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -163,6 +173,7 @@ class _TypeTotals:
         self.hours = min(first, hour), max(last, hour)
         self.buckets += 1
         self.damaged += row["state"] == DAMAGED
+        self.removed += row["state"] == REMOVED
         self.events += row["events"] or 0
         if row["grade"] is not None:
             self.grades[row["grade"]] += 1
@@ -178,11 +189,11 @@ def list_buckets(config: Config, selection: BucketSelection, now_ms: int) -> lis
 
     Returns:
         Rows sorted by type and hour, dead letters (unparsable lines) last; empty if nothing is
-        selected. The keys are `COLUMNS` and `state`: `closed`, `open`, `frozen` (being checked),
-        `sealed` (being written) or `damaged`. Open hours have `overdue_s` (seconds since the end of
-        the hour, at least 0) and `staged_hour` (the oldest hour with events that were copied from
-        Kafka and are in no bucket yet), and damaged buckets `problem`. If the ledger cannot be
-        read, a message is printed to stderr, and open hours are missing.
+        selected. The keys are `COLUMNS` and `state`: `closed`, `removed`, `open`, `frozen` (being
+        checked), `sealed` (being written) or `damaged`. Open hours have `overdue_s` (seconds since
+        the end of the hour, at least 0) and `staged_hour` (the oldest hour with events that were
+        copied from Kafka and are in no bucket yet), and damaged buckets `problem`. If the ledger
+        cannot be read, a message is printed to stderr, and open hours are missing.
 
     Raises:
         NotClosed: A pattern matches no event type.
@@ -207,9 +218,9 @@ def summarize_buckets(config: Config, selection: BucketSelection, now_ms: int) -
 
     Returns:
         Rows sorted by type; types without a selected bucket are omitted. The keys are `type`,
-        `buckets`, `events`, `proved`, `timed_out`, `forced`, `damaged` (numbers of buckets),
-        `first_hour`, `last_hour` (of closed buckets), `next_hour`, `next_state`, `waits_for` and
-        `overdue_s` (of the next hour to close).
+        `buckets`, `events`, `proved`, `timed_out`, `forced`, `damaged`, `removed` (numbers of
+        buckets; removed ones also have a grade), `first_hour`, `last_hour` (of closed buckets),
+        `next_hour`, `next_state`, `waits_for` and `overdue_s` (of the next hour to close).
 
     Raises:
         NotClosed: A pattern matches no event type.
@@ -388,9 +399,50 @@ def _ledger_rows(
         first_s = selection.first.start_s if selection.first else 0
         ends_s = {f.event_type: _end_of_closed_s(f, selection) for f in found}
         hour_of = functools.cache(functools.partial(Hour, length_s=length_s))
+        removed = _list_removed(open_storage(config.storage), list(ends_s), selection, now_ms)
         with database.reading() as connection:
             for row in select_bucket_rows(connection, ends_s, first_s, selection.grade_names):
-                yield _known_row(row, hour_of(row.hour_s)), True
+                known = _known_row(row, hour_of(row.hour_s))
+                names = ((row.event_type, known["hour"]), (row.event_type, known["hour"][:10]))
+                if known["state"] == CLOSED and not removed.isdisjoint(names):
+                    known["state"] = REMOVED
+                yield known, True
+
+
+def _list_removed(
+    storage: Storage, types: Sequence[str], selection: BucketSelection, now_ms: int
+) -> set[tuple[str, str]]:
+    # Pairs of type and day whose buckets are removed, which the ledger does not know; or of type
+    # and hour, if the day still has a folder. A day that ended less than a day ago cannot be removed.
+    if selection.first is not None and now_ms - selection.first.end_ms < RETENTION_MS_MIN:
+        return set()
+    try:
+        found = map_concurrently(lambda name: _list_removed_of_type(storage, name), types)
+        return {(name, label) for name, of in zip(types, found, strict=True) for label in of}
+    except HourmarkError as error:
+        click.echo(
+            f"removed buckets are listed as closed, because the storage cannot be read: "
+            f"{redact(str(error))}",
+            err=True,
+        )
+        return set()
+
+
+def _list_removed_of_type(storage: Storage, event_type: str) -> set[str]:
+    days = {*list_removed_dates(storage, event_type)}
+    unfinished = days.intersection(list_dates(storage, event_type) if days else ())
+    labels = days - unfinished
+    for date in unfinished:
+        if tombstone := find_tombstone(storage, event_type, date):
+            labels |= {
+                bucket.hour
+                for bucket in tombstone.buckets
+                if not storage.exists(
+                    f"{Hour.parse(bucket.hour, tombstone.bucket_seconds).bucket_path(event_type)}/"
+                    f"{MARKER}"
+                )
+            }
+    return labels
 
 
 def _end_of_closed_s(f: Frontier, selection: BucketSelection) -> int:
@@ -415,7 +467,9 @@ def _storage_rows(
     storage: Storage, bucket_seconds: int, selection: BucketSelection
 ) -> Iterator[tuple[Row, bool]]:
     for name in selection.match_types(list_types(storage), storage.url("")):
-        for hour in list_hours(storage, name, bucket_seconds, selection.first, selection.last):
+        hours = list_hours(storage, name, bucket_seconds, selection.first, selection.last)
+        removed = read_removed_buckets(storage, name, bucket_seconds)
+        for hour in sorted({*hours, *filter(selection.includes_hour, removed)}):
             row = _row_of_marker(storage, name, hour)
             if not selection.grades or row["grade"] in selection.grade_names:
                 yield row, True
@@ -424,6 +478,9 @@ def _storage_rows(
 def _row_of_marker(storage: Storage, event_type: str, hour: Hour) -> Row:
     try:
         manifest = read_manifest(storage, event_type, hour)
+    except BucketRemoved as error:
+        manifest = Manifest.decode(error.bucket.marker.encode())
+        return manifest_row(event_type, hour, manifest) | {"state": REMOVED}
     except (NotClosed, BadMarker) as error:
         return make_row(event_type, hour, DAMAGED, problem=str(error))
     return manifest_row(event_type, hour, manifest)
@@ -446,6 +503,7 @@ def _summary_row(event_type: str, totals: _TypeTotals, *, with_closed: bool) -> 
         "events": totals.events,
         **{grade.value: totals.grades[grade.value] for grade in Grade},
         "damaged": totals.damaged,
+        "removed": totals.removed,
         "first_hour": first,
         "last_hour": last,
     }

@@ -174,6 +174,9 @@ def format_bucket_report(report: BucketReport) -> str:
         `FAULT` if the report has findings; the findings themselves are not included.
     """
     word = "FAULT" if report.findings else "ok   "
+    if report.is_removed and report.manifest is not None:
+        events = report.manifest.events
+        return f"{word} {report.type} {report.hour}: removed, {events} events had been in it"
     return f"{word} {report.type} {report.hour}: {report.events} events, {report.size} bytes read"
 
 
@@ -193,6 +196,7 @@ def format_verification_summary(
     if as_json:
         result = {
             "buckets": len(reports),
+            "removed": sum(verdict.is_removed for verdict in reports),
             "events": sum(verdict.events for verdict in reports),
             "bytes": sum(verdict.size for verdict in reports),
             "findings": [dataclasses.asdict(f) for f in findings],
@@ -200,9 +204,10 @@ def format_verification_summary(
         yield json.dumps(result, indent=1)
     else:
         yield from map(str, findings)
+        removed = sum(verdict.is_removed for verdict in reports)
         yield (
-            f"{len(reports)} buckets, {sum(v.events for v in reports)} events, "
-            f"{len(findings)} findings"
+            f"{len(reports)} buckets{f' ({removed} removed)' if removed else ''}, "
+            f"{sum(v.events for v in reports)} events, {len(findings)} findings"
         )
 
 

@@ -39,7 +39,12 @@ from hourmark_etl.operators.explain import (
     format_explanation,
     format_hours_before,
 )
-from hourmark_etl.operators.hour_facts import read_frontier, read_hour_facts, read_manifests
+from hourmark_etl.operators.hour_facts import (
+    note_removal,
+    read_frontier,
+    read_hour_facts,
+    read_manifests,
+)
 from hourmark_etl.options import hour_argument, parse_hour, print_lines, type_argument
 
 POLL_SECONDS: Final = 1.0
@@ -130,9 +135,10 @@ class BucketPoller:
         Raises:
             Unavailable: The ledger (the ETL's state database) does not exist or does not respond.
         """
-        return explain_hour(
+        explanation = explain_hour(
             read_hour_facts(self._open(), self._config, self._event_type, self._hour, now_ms)
         )
+        return note_removal(self._config, explanation, self._hour, now_ms)
 
     def _open(self) -> Database:
         if self._database is None:
@@ -161,10 +167,11 @@ class BucketPoller:
                 following=following,
             )
         )
+        explanation = note_removal(self._config, explanation, self._hour, now_ms)
         row = (
             make_row(self._event_type, self._hour, explanation.state, grade=explanation.grade)
             if manifest is None
-            else manifest_row(self._event_type, self._hour, manifest)
+            else manifest_row(self._event_type, self._hour, manifest) | {"state": explanation.state}
         )
         exit_code = exit_of_explanation(explanation)
         waits_for = explanation.summary if exit_code is BucketExit.OPEN else ""

@@ -23,6 +23,7 @@ from hourmark.records.ranges import HEX_128, RangeId
 from hourmark_etl.buckets.avro_container import Block, ContainerReader
 from hourmark_etl.buckets.reader import DamagedBucketFile, Event, find_manifest, read_manifest
 from hourmark_etl.humanize import format_count
+from hourmark_etl.ids.removed_buckets import separate_removed
 from hourmark_etl.ledger.batches import read_partition_positions
 from hourmark_etl.ledger.closed import ClosedBucket, closed_buckets
 from hourmark_etl.ledger.database import Database
@@ -243,9 +244,13 @@ class StorageSearch:
     def _buckets(self, event_type: str, hour: Hour) -> tuple[tuple[ClosedBucket, ...], str]:
         # The second value states why later buckets are missing; it is empty if none is.
         try:
-            return closed_buckets(self._database, {event_type: [hour.start_s]}, self._length_s).get(
-                event_type, ()
-            ), ""
+            found = closed_buckets(self._database, {event_type: [hour.start_s]}, self._length_s)
+            existing = separate_removed(
+                self._storage, found.get(event_type, ()), self._length_s, needs_files=True
+            )
+            gone = format_count(len(existing.removed), "bucket")
+            why = f"; {gone} removed by retention cannot be searched" if existing.removed else ""
+            return existing.searchable, why
         except HourmarkError as error:
             manifest = find_manifest(self._storage, event_type, hour)
             own = () if manifest is None else (_closed(event_type, hour, manifest),)

@@ -19,7 +19,8 @@ from tests.support.buckets import EARLIER, HOUR, LATER, TYPE, Plan, make_event, 
 from tools import verify_bucket as tool
 
 from hourmark.records.hours import Hour
-from hourmark.records.manifest import MARKER, Grade, Manifest
+from hourmark.records.manifest import MARKER, Grade, Manifest, PreviousMarker
+from hourmark_etl.buckets.expiry import plan_expiry, remove_day
 from hourmark_etl.buckets.verify import BucketFault, verify_bucket
 from hourmark_etl.storage import LocalDisk
 
@@ -287,3 +288,39 @@ def test_no_flipped_bit_of_a_marker_is_overlooked(folder: Path) -> None:
                 f"bit {bit} of {marker} (seed {seed})"
             )
         marker.write_bytes(good)
+
+
+def _expire(folder: Path) -> None:
+    storage = LocalDisk(folder.parent)
+    now_ms = (LAST.start_s + 2 * 86_400) * 1000
+    plan = plan_expiry(storage, TYPE, 1, 3600, now_ms)
+    for day in plan.expired:
+        remove_day(storage, plan, day, now_ms, "me@here")
+
+
+def _with_next_day(folder: Path) -> Hour:
+    # Another bucket, so that the day of the others can be removed.
+    later = Hour(LAST.start_s + 24 * 3600)
+    marker = of(folder, LAST).read_bytes()
+    files = {"part-00000.avro": [make_event(later, n) for n in range(3)]}
+    previous = PreviousMarker.from_marker(str(LAST), marker)
+    Plan(LocalDisk(folder.parent), later, files, {"previous": previous}).close()
+    return later
+
+
+def test_the_markers_of_removed_buckets_are_part_of_the_chain(folder: Path) -> None:
+    later = _with_next_day(folder)
+    _expire(folder)
+    report = tool.verify(folder, str(later))
+    assert report.findings == []
+    assert (report.buckets, report.removed, report.first) == (5, 4, str(EARLIER))
+
+
+def test_a_removed_bucket_without_its_tombstone_breaks_the_chain(folder: Path) -> None:
+    _with_next_day(folder)
+    _expire(folder)
+    (tombstone,) = (folder / "_removed").iterdir()
+    tombstone.write_bytes(tombstone.read_bytes().replace(b'"days": 1', b'"days": 9'))
+    assert "it was changed after it was written" in said(folder)
+    tombstone.unlink()
+    assert "the copy begins here, but this is not the type's first bucket" in said(folder)

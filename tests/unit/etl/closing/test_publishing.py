@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.bucket_chains import expire_days
 from tests.support.closing import frontier, manifests, send_old, settle, settle_old, wait_of
 from tests.support.simulator.hooks import InlineExecutor, Killed
 from tests.support.simulator.truth import FIRST_HOUR
@@ -22,6 +23,7 @@ from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.publishing import Publisher, PublishResult
 from hourmark_etl.ledger.frontiers import record_closed_hours
 from hourmark_etl.model import Frontier, HourState
+from hourmark_etl.recovery.check import check_markers
 from hourmark_etl.storage import SafeMode, Storage
 from hourmark_etl.storage.folders import ATTEMPTS_FOLDER
 
@@ -157,9 +159,8 @@ class Rival:
         self._world.storage.rename_new(source, target, unpublished=unpublished)
 
 
-def publish(world: World, storage: Any) -> PublishResult:
-    """By a publisher on this storage: all that is sealed."""
-    publisher = Publisher(
+def publisher_of(world: World, storage: Any) -> Publisher:
+    return Publisher(
         engine=Engine(world.storage, world.database, world.config),
         storage=storage,
         database=world.database,
@@ -168,7 +169,15 @@ def publish(world: World, storage: Any) -> PublishResult:
         executor=InlineExecutor,
         codec="deflate",
     )
-    return publisher.publish([f for f in world.frontiers() if f.state is HourState.SEALED])
+
+
+def sealed_hours(world: World) -> list[Frontier]:
+    return [f for f in world.frontiers() if f.state is HourState.SEALED]
+
+
+def publish(world: World, storage: Any) -> PublishResult:
+    """By a publisher on this storage: all that is sealed."""
+    return publisher_of(world, storage).publish(sealed_hours(world))
 
 
 def published(result: PublishResult) -> tuple[list[str], int]:
@@ -223,6 +232,16 @@ def test_a_closer_that_is_killed_between_two_days_leaves_the_first_one_whole(
     old.start_closer()
     settle(old)
     assert_chained(old)
+
+
+def test_buckets_removed_before_a_killed_closer_recorded_them_are_found(sealed: World) -> None:
+    first = publish(sealed, sealed.storage)
+    now_ms = Hour.parse("2027-01-20T00").start_s * 1000
+    assert expire_days(sealed.storage, "click", now_ms, days=5) == ["2027-01-13"]
+    found = publisher_of(sealed, sealed.storage).find_published(sealed_hours(sealed))
+    assert (found.closings, found.failures) == (first.closings, [])
+    record_closed_hours(sealed.database, sealed.closer.lease, found.closings)
+    assert not list(check_markers(sealed.database, sealed.storage, sealed.frontiers(), {}))
 
 
 def killed(world: World, point: int) -> bool:

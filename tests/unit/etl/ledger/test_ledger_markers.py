@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.bucket_chains import expire_days
 from tests.support.ledger_life import FIRST, LENGTH_S, Life
 from tests.support.records import rewritten
 from tests.support.rules import put_rules
@@ -87,6 +88,22 @@ def test_yesterdays_copy_is_refused(
             r"rebuild"
         ),
     ):
+        check(life, older)
+
+
+@pytest.mark.parametrize("closed_before", [0, 1])
+def test_an_older_copy_is_refused_even_if_the_hours_since_were_removed(
+    life: Life, tmp_path: Path, copied: list[Database], closed_before: int
+) -> None:
+    for _ in range(closed_before):
+        life.close("click")
+    older = copy_of(tmp_path, copied)
+    for _ in range(30):
+        life.close("click")
+    expire_days(life.storage, "click", life.now_ms + 86_400_000, days=1)
+    assert not life.storage.exists(FIRST.next().bucket_path("click"))
+    check(life)
+    with pytest.raises(ForeignLedger, match="older copy or a different ledger"):
         check(life, older)
 
 

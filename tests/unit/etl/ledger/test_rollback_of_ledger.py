@@ -10,16 +10,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.bucket_chains import close_hours, expire_days, hours_of
+from tests.support.buckets import TYPE
 from tests.support.records import HOUR, PARQUET_FILE, manifest, tailer
 
-from hourmark.config.groups import EtlSettings
+from hourmark.config.groups import EtlSettings, StorageSettings
 from hourmark.config.loading import Config
+from hourmark.records.hours import Hour
 from hourmark.rollback.obstacle import NothingToCheck
 from hourmark.rollback.version import VERSIONS
 from hourmark_etl.ledger import migrations, tables
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.maintenance.downgrading import downgrade_ledger
 from hourmark_etl.operators.rollback import obstacles
+from hourmark_etl.storage import LocalDisk
 
 OLDER = VERSIONS["0.2.0"]
 
@@ -30,8 +34,15 @@ def ledger(ledger_url: str) -> Iterator[Database]:
         yield database
 
 
+ROOT = "file:///no-buckets-are-here"
+
+
+def config_of(url: str, root: str = ROOT) -> Config:
+    return Config(etl=EtlSettings(ledger=url), storage=StorageSettings(root=root))
+
+
 def of_ledger(url: str) -> list[str]:
-    found = list(obstacles(Config(etl=EtlSettings(ledger=url)), OLDER))
+    found = list(obstacles(config_of(url), OLDER))
     assert all(obstacle.to_do for obstacle in found)
     return [obstacle.seen for obstacle in found]
 
@@ -141,3 +152,19 @@ def test_a_source_of_senders_who_cannot_be_asked_again_is_in_the_way(
             [dataclasses.asdict(tailer(unrepeatable=True, goodbye=goodbye))],
         )
     assert len(of_ledger(ledger_url)[1:]) == count
+
+
+@pytest.mark.parametrize("name", VERSIONS)
+def test_tombstones_are_in_the_way(
+    ledger_url: str, ledger: Database, tmp_path: Path, name: str
+) -> None:
+    assert ledger.identity()
+    storage = LocalDisk(tmp_path / "root")
+    config = config_of(ledger_url, f"file://{tmp_path}/root")
+    close_hours(storage, hours_of("2026-11-01T00", "2026-11-01T01", "2026-11-03T00"))
+    before = len(list(obstacles(config, VERSIONS[name])))
+    expire_days(storage, TYPE, Hour.parse("2026-11-05T00").start_s * 1000, days=1)
+    *_, found = obstacles(config, VERSIONS[name])
+    assert len(list(obstacles(config, VERSIONS[name]))) == before + 1
+    assert found.where.endswith(f"/{TYPE}/_removed/2026-11-01.json")
+    assert f"1 days of buckets were removed by etl.retention_days, such as {TYPE}" in found.seen

@@ -7,11 +7,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from tests.support.bucket_chains import remove_bucket
 from tests.support.ledger_life import FIRST, LENGTH_S, Life
 from tests.support.ledger_queries import rewrite
 from tests.support.records import rewritten
 
 from hourmark.records.manifest import MARKER
+from hourmark_etl.buckets.tombstones import date_of, tombstone_path
 from hourmark_etl.ledger import tables
 from hourmark_etl.recovery.check import LedgerFault, check_ledger
 
@@ -81,6 +83,18 @@ def test_nothing_is_found_at_any_step(life: Life) -> None:
     assert kinds(life) == []
     life.close("click", in_ledger=False)
     assert kinds(life) == []
+
+
+def test_a_removed_bucket_is_compared_with_its_tombstone(life: Life) -> None:
+    remove_bucket(life.storage, "click", FIRST)
+    assert kinds(life) == []
+    path = tombstone_path("click", date_of(FIRST))
+    content = life.storage.read(path)
+    life.storage.delete(path)
+    life.storage.write_new(path, content[:-20])
+    assert kinds(life) == [LedgerFault.MARKER]
+    life.storage.delete(path)
+    assert kinds(life) == [LedgerFault.MARKER], "without a tombstone, it is missing"
 
 
 def test_files_that_nothing_needs_may_be_gone(life: Life) -> None:

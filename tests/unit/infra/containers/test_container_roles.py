@@ -163,6 +163,34 @@ def test_ids_and_certificates_are_made_once(tmp_path: Path) -> None:
 
 
 @needs_openssl
+def test_a_container_of_another_size_than_the_first_start_is_refused(tmp_path: Path) -> None:
+    # After the start with small.env, a command without `--env-file` has the full size.
+    started, clock = tmp_path / "site", FakeClock()
+    started.mkdir()
+    roles.run_role(Container("setup", SMALL, tmp_path, started, clock), [])
+    refused = "started with SITE_EDGE_BROKERS=1, SITE_CENTRAL_BROKERS=1.*not 3, 3.*--env-file"
+    for role in ("types", "operator", "edge-2", "setup"):
+        with pytest.raises(ConfigError, match=refused):
+            roles.run_role(Container(role, FULL, tmp_path, started, clock), ["bucket", "ls"])
+    with pytest.raises(ConfigError, match=r"SITE_BUCKET_SECONDS=60.*not 3600"):
+        roles.run_role(
+            Container("setup", SMALL._replace(bucket_seconds=3600), tmp_path, started, clock), []
+        )
+    other = SMALL._replace(canary=True, mirrors=2, datanodes=3, spark_master="spark://a:7077")
+    roles.run_role(Container("setup", other, tmp_path, started, clock), [])
+
+
+@needs_openssl
+def test_a_site_of_0_3_0_gets_the_size_of_its_next_start(tmp_path: Path) -> None:
+    roles.run_role(Container("setup", SMALL, tmp_path, tmp_path, FakeClock()), [])
+    (tmp_path / site_setup.SIZE).unlink()
+    site_setup.check_size(tmp_path, FULL)  # 0.3.0 did not record it
+    roles.run_role(Container("setup", SMALL, tmp_path, tmp_path, FakeClock()), [])
+    with pytest.raises(ConfigError, match="SITE_EDGE_BROKERS=1"):
+        site_setup.check_size(tmp_path, FULL)
+
+
+@needs_openssl
 def test_the_certificates_are_of_the_services_and_their_balancer(tmp_path: Path) -> None:
     site_setup.create_site_files(tmp_path)
     tls = tmp_path / "tls"

@@ -111,7 +111,7 @@ def test_lines_before_a_stack_trace_without_a_record_are_kept(
     etl: tuple[Path, MergedLog], said: list[str]
 ) -> None:
     file, log = etl
-    warning = "WARNING: Using incubator modules: jdk.incubator.vector"
+    warning = "hourmark: the ledger is locked"
     python, java = PY4J.partition("\n")[2], SPARK.partition("\n")[2]
     file.write_text(f"{warning}\n{python}{RECORD}\n")
     log.report_new_lines()
@@ -130,8 +130,7 @@ def test_lines_before_a_stack_trace_without_a_record_are_kept(
 def test_lines_without_a_stack_trace_are_kept(etl: tuple[Path, MergedLog], said: list[str]) -> None:
     file, log = etl
     lines = [
-        "WARNING: Using incubator modules: jdk.incubator.vector",
-        "Setting default log level to WARN.",
+        "OpenJDK 64-Bit Server VM warning: Sharing is only supported for boot loader classes",
         RECORD,
         "hourmark: the ledger is locked:",
         "    process 12 holds it",
@@ -152,4 +151,30 @@ def test_a_stack_trace_within_a_message_is_cut_off(
     log.report_new_lines()
     assert said == [
         rf"etl | {start}.\n: org.apache.spark.SparkException: full (more in {file})",
+    ]
+
+
+def test_warnings_of_spark_are_in_the_log_file_only(
+    etl: tuple[Path, MergedLog], said: list[str]
+) -> None:
+    file, log = etl
+    file.write_text(
+        "WARNING: Using incubator modules: jdk.incubator.vector\n"
+        "Using Spark's default log4j profile: org/apache/spark/log4j2-defaults.properties\n"
+        'Setting default log level to "WARN".\n'
+        "To adjust logging level use sc.setLogLevel(newLevel).\n"
+        "26/11/29 21:03:05 WARN NativeCodeLoader: Unable to load native-hadoop library\n"
+        f"{RECORD}\n"
+        "26/11/29 21:03:06 ERROR Executor: Exception in task 0.0\n"
+        "26/11/29 21:03:07 WARN TaskSetManager: Lost task 0.0 in stage 3.0\n"
+        "Caused by: java.net.ConnectException: Connection refused\n"
+        "\tat java.base/sun.nio.ch.Net.pollConnect(Native Method)\n"
+    )
+    log.close()
+    assert [line.removeprefix("etl | ") for line in said] == [
+        RECORD,
+        "26/11/29 21:03:06 ERROR Executor: Exception in task 0.0",
+        "26/11/29 21:03:07 WARN TaskSetManager: Lost task 0.0 in stage 3.0: "
+        "java.net.ConnectException: Connection refused "
+        f"(stack trace of 2 lines in {file})",
     ]

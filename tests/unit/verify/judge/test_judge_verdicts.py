@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.support.judged.world import MINUTE, START_MS, World, rfc5424
 from tests.unit.verify.judge.verdicts import expected, findings, found, position, run
 
 from hourmark_verify.judge.cli import judge
+from hourmark_verify.judge.expectations import Expectations
 
 
 def test_a_clean_tree_passes_and_is_counted(world: World) -> None:
@@ -261,3 +263,9 @@ def test_a_wrong_expectation_is_wrong_use_and_an_unreachable_server_no_verdict(
         (2, {"types": {"lines": {"content": "json", "field": "x"}}}),
     ):
         assert CliRunner().invoke(judge, ["check", expected(world, **changes)]).exit_code == code
+
+
+def test_the_example_in_the_help_is_accepted() -> None:
+    shown = CliRunner().invoke(judge, ["check", "--help"]).stdout
+    example, _ = json.JSONDecoder().raw_decode(shown[shown.index('{"webhdfs"') :])
+    assert [file.form for file in Expectations.model_validate(example).files] == ["rfc5424"]
