@@ -25,7 +25,6 @@ from bench.structuring import run
 from hourmark.avro.datum import Datum
 from hourmark.avro.datum_check import event_program
 from hourmark.avro.framing import event_schema, framing_header
-from hourmark.config.groups import StorageSettings
 from hourmark.records.hours import Hour
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.closing.write.writing import SealedHour, WriteLimits, write_hours
@@ -120,7 +119,6 @@ def measure() -> dict[str, float]:
 def _measure(folder: Path) -> dict[str, float]:
     events, storage = make_events(EVENTS), LocalDisk(folder)
     plan = StagePlan(
-        storage=StorageSettings(root=f"file://{folder}"),
         folder="_staging/one",
         bucket_seconds=3600,
         types={"events.click": "click"},

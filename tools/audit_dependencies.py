@@ -17,6 +17,7 @@ import click
 ROOT: Final = Path(__file__).resolve().parents[1]
 LOCKS: Final = (
     ROOT / "requirements.lock",
+    ROOT / "kerberos.lock",
     ROOT / "infra" / "launcher" / "uv.lock",
     ROOT / "infra" / "launcher" / "build.lock",
     ROOT / "infra" / "hourmark_infra" / "java" / "jdk.lock",

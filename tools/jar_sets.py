@@ -1,6 +1,6 @@
 """Definitions of jar sets: root artifacts, and the dependencies of the roots that are left out.
 
-The local stack, a benchmark's reference implementation, and YARN and s3proxy in tests use them.
+The local stack, a benchmark's reference implementation, and YARN, s3proxy and HttpFS in tests use them.
 
 Only `tools.lock_jars` reads this; everything else reads the lock files made from it.
 """
@@ -139,4 +139,14 @@ S3PROXY = JarSet(
         ),
     ),
     transitive=False,
+)
+
+# The gateway of Hadoop, for tests of reading. Maven has no 3.5.0 of it.
+HTTPFS = JarSet(
+    "httpfs",
+    (
+        Root(organisation=_HADOOP, module="hadoop-hdfs-httpfs", revision="3.4.2"),
+        Root(organisation=_HADOOP, module="hadoop-hdfs-client", revision="3.4.2"),
+        Root(organisation=_HADOOP, module="hadoop-common", revision="3.4.2"),
+    ),
 )

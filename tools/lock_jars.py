@@ -1,7 +1,7 @@
 """Regenerate the jar lock files from `tools.jar_sets`: `python -m tools.lock_jars`.
 
 Writes `jars.lock` of `infra/hourmark_infra/jars`, `spark_jars.lock` of `bench`, and
-`yarn_jars.lock` and `s3proxy_jars.lock` of `tests/support`. The root artifacts are resolved with their runtime dependencies, each file is
+`yarn_jars.lock`, `s3proxy_jars.lock` and `httpfs_jars.lock` of `tests/support`. The root artifacts are resolved with their runtime dependencies, each file is
 hashed, and each lock file is replaced atomically. Needs network access and takes a few minutes.
 """
 
@@ -12,9 +12,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bench.etl_spark import JARS_LOCK
+from tests.support.httpfs import JARS_LOCK as HTTPFS_LOCK
 from tests.support.s3_server import JARS_LOCK as S3PROXY_LOCK
 from tests.support.yarn_cluster import JARS_LOCK as YARN_LOCK
-from tools.jar_sets import PEER, S3PROXY, SETS, YARN, JarSet
+from tools.jar_sets import HTTPFS, PEER, S3PROXY, SETS, YARN, JarSet
 
 from hourmark.errors import Unavailable
 from hourmark.process.durable import write_durably
@@ -32,6 +33,7 @@ def main() -> None:
     _lock(JARS_LOCK, (PEER,))
     _lock(YARN_LOCK, (YARN,))
     _lock(S3PROXY_LOCK, (S3PROXY,))
+    _lock(HTTPFS_LOCK, (HTTPFS,))
 
 
 def _lock(lock_file: Path, jar_sets: Sequence[JarSet]) -> None:

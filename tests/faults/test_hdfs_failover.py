@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 import tomllib
-import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import cast
@@ -20,16 +19,15 @@ import requests
 from tests.faults.outcome import LONG, assert_whole
 from tests.support.etl_scene import Scene, scene
 from tests.support.ha_hdfs import HaHdfs
+from tests.support.publisher import Publisher
 from tests.support.waiting import wait_for
 
 from hourmark.config.groups import StorageSettings
 from hourmark.config.toml_text import render_toml
 from hourmark_etl.storage import (
     AccessDenied,
-    AlreadyExists,
     FolderStorage,
     QuotaExceeded,
-    StorageError,
     open_storage,
 )
 from hourmark_etl.storage.namenode import find_serving, read_namenode
@@ -65,40 +63,6 @@ def open_hdfs(settings: StorageSettings) -> FolderStorage:
     return cast(FolderStorage, open_storage(settings))
 
 
-class Publisher:
-    """Publishes folders one after the other until it is stopped, as closing does: each try writes a
-    folder of its own, and renames it.
-    """
-
-    def __init__(self, storage: FolderStorage, name: str) -> None:
-        self._storage, self._name = storage, name
-        self.published: dict[str, bytes] = {}  # the content by the folder
-        self.errors: list[StorageError] = []
-
-    def run(self, ended: threading.Event) -> None:
-        while not ended.is_set():
-            self._publish(f"{self._name}/{len(self.published)}")
-
-    def _publish(self, target: str) -> None:
-        tried: dict[str, bytes] = {}
-        while True:
-            attempt = f"_attempts/{uuid.uuid4().hex}"
-            tried[attempt] = attempt.encode() * 1000
-            try:
-                self._storage.write_new(f"{attempt}/part", tried[attempt], unpublished=True)
-                self._storage.rename_new(attempt, target)
-            except AlreadyExists:
-                stored = self._storage.read(f"{target}/part")
-                assert self.errors and stored in tried.values(), "no other writer uses this folder"
-                self.published[target] = stored
-                return
-            except StorageError as error:
-                self.errors.append(error)
-            else:
-                self.published[target] = tried[attempt]
-                return
-
-
 def test_folders_are_published_once_through_failovers_and_the_death_of_a_namenode(
     name_service: HaHdfs,
 ) -> None:
@@ -130,9 +94,7 @@ def test_folders_are_published_once_through_failovers_and_the_death_of_a_namenod
             run.result()
     name_service.start("nn2")
     for publisher in publishers:
-        for target, content in publisher.published.items():
-            assert storage.read(f"{target}/part") == content
-            assert [entry.name for entry in storage.list(target)] == ["part"]
+        publisher.check()
     assert {entry.name for entry in storage.list("")} >= {f"type-{n}" for n in range(3)}
 
 

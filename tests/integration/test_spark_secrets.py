@@ -1,5 +1,5 @@
 """What Spark shows and writes of a job, plans and event log, holds no password of Kafka or of the
-ledger.
+ledger, and no delegation token of HDFS.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from hourmark_etl.staging.plan import PlannedBatch
 from hourmark_etl.staging.planner import StreamReader, unpack_results
 from hourmark_etl.staging.source import kafka_source, source_name
 from hourmark_etl.staging.stage import TaskResult
+from hourmark_etl.storage.kerberos import ReceivedToken
 from hourmark_infra.java.find import export_java_home
 
 # pyspark leaves the sockets by which results came to the garbage collector.
@@ -69,6 +70,14 @@ def spark(config: Config, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkSess
     session.stop()
 
 
+class TaskWithToken(InputPartition):
+    """A task with the delegation token of its storage."""
+
+    def __init__(self, value: int) -> None:
+        super().__init__(value)
+        self.token = ReceivedToken(SECRET, "hdfs://events")
+
+
 class FailsInATask(StreamReader):
     """Plans one task, which fails."""
 
@@ -76,7 +85,7 @@ class FailsInATask(StreamReader):
         return PlannedBatch("_staging/one", ())
 
     def tasks(self, planned: PlannedBatch) -> list[InputPartition]:
-        return [InputPartition(1)]
+        return [TaskWithToken(1)]
 
     def stage(self, partition: InputPartition) -> Iterator[TaskResult]:
         raise RuntimeError("a task fails")

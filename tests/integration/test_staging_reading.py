@@ -15,7 +15,6 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
 from hourmark.avro.framing import framing_header
-from hourmark.config.groups import StorageSettings
 from hourmark.config.loading import Config
 from hourmark.kafka.clients import Cluster, Partition, client_settings
 from hourmark.records.event_id import LineIds
@@ -27,7 +26,7 @@ from hourmark_etl.staging.pieces import StagePlan
 from hourmark_etl.staging.plan import ReadSpan
 from hourmark_etl.staging.read import FETCH_BYTES, RecordChunk, SpanReader
 from hourmark_etl.staging.stage import stage_chunks
-from hourmark_etl.storage import open_storage
+from hourmark_etl.storage import LocalDisk
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(120)]
 
@@ -187,31 +186,26 @@ def test_a_record_that_cannot_be_staged_is_set_aside_on_a_topic_of_events_alone(
 ) -> None:
     other = [(1, key, value) for _, key, value in map(event, range(100, 110))]
     produce(central, topic, [event(0), event(1), (0, b"short", b"poison"), event(3), *other])
+    storage = LocalDisk(tmp_path)
     plan = StagePlan(
-        storage=StorageSettings(root=f"file://{tmp_path}"),
         folder="_staging/one",
         bucket_seconds=3600,
         types={topic: "click"},
         audits={"audit": FIRST_SITE},
         hosts={"hosts"},
     )
-    (answer,) = stage_chunks(
-        reader.read(spans(central, topic)), plan, open_storage(plan.storage), []
-    )
+    (answer,) = stage_chunks(reader.read(spans(central, topic)), plan, storage, [])
     assert {s.partition: (s.start, s.end) for s in answer.spans} == {0: (0, 4), 1: (0, 10)}
     assert sum(g.rows for g in answer.piece.groups) == 13
     (of,) = answer.piece.set_aside
     assert (of.topic, of.topic_id, of.partition, of.offsets) == (topic, "id", 0, (2,))
     assert pickle.loads(pickle.dumps(answer)) == answer
     control = StagePlan(
-        storage=plan.storage,
         folder="_staging/two",
         bucket_seconds=3600,
         types={},
         audits={"audit": FIRST_SITE},
         hosts={topic},
     )
-    (waits,) = stage_chunks(
-        reader.read(spans(central, topic)), control, open_storage(plan.storage), []
-    )
+    (waits,) = stage_chunks(reader.read(spans(central, topic)), control, storage, [])
     assert (waits.spans, {(u.topic, u.offset) for u in waits.unread}) == ((), {(topic, 0)})

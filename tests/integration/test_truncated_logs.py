@@ -41,6 +41,7 @@ from hourmark_etl.staging.consumer import (
 from hourmark_etl.staging.planner import Planner, build_stage_plan
 from hourmark_etl.staging.stage import TaskResult, read_and_stage
 from hourmark_etl.staging.unreadable import skip_unreadable
+from hourmark_etl.storage import open_storage
 from hourmark_infra.stack import LocalStack
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(300)]
@@ -75,7 +76,13 @@ class Stager:
                     self.config, planned.folder, topics, "a ledger", self.planner.schemas(topics)
                 )
                 central = self.config.kafka.central_cluster
-                answers += read_and_stage(task, plan, central, self.config.kafka.max_message_bytes)
+                answers += read_and_stage(
+                    task,
+                    plan,
+                    open_storage(self.config.storage),
+                    central,
+                    self.config.kafka.max_message_bytes,
+                )
             batch = build_batch(answers, self.cluster_id, "default", 1)
             now_ms = SystemClock().now_ms()
             commit_batch(self.database, self.lease, batch, collect_read_errors(answers, now_ms))

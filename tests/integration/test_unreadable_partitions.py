@@ -36,6 +36,7 @@ from hourmark_etl.staging.plan import ReadSpan
 from hourmark_etl.staging.planner import Planner
 from hourmark_etl.staging.stage import TaskResult, read_and_stage
 from hourmark_etl.staging.unreadable import skip_unreadable
+from hourmark_etl.storage import open_storage
 from hourmark_infra.stack import LocalStack
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(300)]
@@ -80,7 +81,6 @@ def topic_of_events(broker: PlainBroker, name: str) -> str:
 def staged(config: Config, *topics: str, start: int = 0, end: int = EVENTS) -> list[TaskResult]:
     """By one task."""
     plan = StagePlan(
-        storage=config.storage,
         folder="_staging/one",
         bucket_seconds=3600,
         types={t: t.removeprefix("events.") for t in topics if t != AUDIT},
@@ -93,7 +93,13 @@ def staged(config: Config, *topics: str, start: int = 0, end: int = EVENTS) -> l
         for t in topics
     ]
     return list(
-        read_and_stage(spans, plan, config.kafka.central_cluster, config.kafka.max_message_bytes)
+        read_and_stage(
+            spans,
+            plan,
+            open_storage(config.storage),
+            config.kafka.central_cluster,
+            config.kafka.max_message_bytes,
+        )
     )
 
 

@@ -16,6 +16,7 @@ from packaging.utils import canonicalize_name
 
 ROOT: Final = Path(__file__).parents[2]
 LOCK: Final = ROOT / "requirements.lock"
+KERBEROS_LOCK: Final = ROOT / "kerberos.lock"  # what is compiled with headers of the system
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,8 +64,12 @@ ROOMS: Final = {
 def pins() -> dict[str, list[str]]:
     """Versions by distribution, as locked; more than one where they differ by Python."""
     found: dict[str, list[str]] = {}
-    for name, version in re.findall(r"^([a-z0-9-]+)==([^ ;\\]+)", LOCK.read_text(), re.MULTILINE):
-        found.setdefault(name, []).append(version)
+    for lock in (LOCK, KERBEROS_LOCK):
+        for name, version in re.findall(
+            r"^([a-z0-9-]+)==([^ ;\\]+)", lock.read_text(), re.MULTILINE
+        ):
+            if version not in found.setdefault(name, []):
+                found[name].append(version)
     return found
 
 

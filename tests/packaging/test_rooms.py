@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from tests.packaging.rooms import LOCK, ROOMS, ROOT, Room, pins
+from tests.packaging.rooms import KERBEROS_LOCK, LOCK, ROOMS, ROOT, Room, pins
 from tools.uv import uv
 
 pytestmark = pytest.mark.slow
@@ -29,6 +29,7 @@ EXTRAS = [(room.name, extra) for room in ROOMS.values() for extra in ("", *sorte
 BY_OTHERS = {
     "hourmark": {"tzdata": "zoneinfo, where the host has no zone files"},
     "hourmark-etl": {
+        "gssapi": "storage/spnego.py, by its name, because it may be missing",
         "psycopg": "SQLAlchemy, by the ledger's URL",
         "pandas": "Spark's Python workers",
     },
@@ -130,21 +131,43 @@ def test_what_is_installed_is_what_is_locked() -> None:
             assert importlib.metadata.version(name) in versions
 
 
-def test_the_lock_is_what_its_command_makes_of_the_rooms(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lock", [LOCK, KERBEROS_LOCK], ids=lambda lock: str(lock.name))
+def test_a_lock_is_what_its_command_makes_of_the_rooms(lock: Path, tmp_path: Path) -> None:
     """By the very command that the decision gives.
 
     Versions and digests of the old file stay, so no release changes it.
     """
-    [block] = re.findall(
-        r"^\$ (uv pip compile .*?)\n```$", DECISION.read_text(), re.DOTALL | re.MULTILINE
-    )
-    *arguments, rooms = shlex.split(block.replace("\\\n", ""))[1:]
-    made = shutil.copy(LOCK, tmp_path)
-    arguments[arguments.index(LOCK.name)] = str(made)
-    done = uv(
-        [*arguments, *(str(file.relative_to(ROOT)) for file in sorted(ROOT.glob(rooms)))], cwd=ROOT
-    )
+    commands = [
+        shlex.split(block.replace("\\\n", ""))[1:]
+        for block in re.findall(
+            r"^\$ (uv pip compile .*?)\n```$", DECISION.read_text(), re.DOTALL | re.MULTILINE
+        )
+    ]
+    [arguments] = [
+        words for words in commands if words[words.index("--output-file") + 1] == lock.name
+    ]
+    made = shutil.copy(lock, tmp_path)
+    arguments[arguments.index("--output-file") + 1] = str(made)
+    expanded = [
+        name
+        for word in arguments
+        for name in (
+            sorted(str(file.relative_to(ROOT)) for file in ROOT.glob(word))
+            if "*" in word
+            else [word]
+        )
+    ]
+    done = uv(expanded, cwd=ROOT)
     if done.returncode != 0 and "Failed to fetch" in done.stderr:
         pytest.skip("neither uv's cache nor the network has what resolving needs")
     assert done.returncode == 0, done.stderr
-    assert Path(made).read_text() == LOCK.read_text()
+    assert Path(made).read_text() == lock.read_text()
+
+
+def test_two_locks_agree_and_the_default_installation_compiles_nothing_of_kerberos() -> None:
+    assert "gssapi" not in LOCK.read_text()
+    assert [
+        name
+        for name in re.findall(r"^[a-z0-9-]+", KERBEROS_LOCK.read_text(), re.MULTILINE)
+        if len(pins()[name]) > 1
+    ] == []

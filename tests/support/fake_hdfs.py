@@ -9,11 +9,14 @@ from __future__ import annotations
 import json
 import ssl
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from hourmark.clock import Clock, SystemClock
 
 Trouble = Callable[["Handler", str], bool]  # True: it has answered, or hung up, itself
 
@@ -33,7 +36,13 @@ class FakeHdfs(ThreadingHTTPServer):
         self.lives = True  # the DataNode
         self.stored_max: int | None = None  # bytes of an upload that it keeps
         self.corrupt: set[str] = set()  # files whose replicas are
+        self.is_gateway = False  # as HttpFS: redirects to itself, and only for writing
+        self.has_file_ids = True  # HttpFS before Hadoop 3.3 has none
         self.is_standby = False  # refuses what a NameNode is asked; a DataNode has no such state
+        self.tokens: set[str] | None = None  # valid delegation tokens; None without Kerberos
+        self.logins: list[str] = []  # Authorization headers
+        self.lifetime_ms = 24 * 3_600_000  # of a token
+        self.clock: Clock = SystemClock()
         self.late: list[Callable[[], None]] = []  # what arrived, and is done at the next request
         self.over = threading.Event()  # whoever hangs, ends
         self.asked: list[str] = []
@@ -96,6 +105,8 @@ class Handler(BaseHTTPRequestHandler):
         if self.server.is_standby and not operation.endswith(" data"):
             self.refuse(403, "StandbyException", "not supported in state standby")
             return
+        if not self.is_authentic(operation):
+            return
         for trouble in self.server.troubles:
             if trouble[0] == operation:
                 self.server.troubles.remove(trouble)
@@ -103,6 +114,40 @@ class Handler(BaseHTTPRequestHandler):
                     return
                 break
         getattr(self, operation.replace(" ", "_").lower())()
+
+    def is_authentic(self, operation: str) -> bool:
+        """Whether the request has what Hadoop's filters require; it is refused if not."""
+        if self.server.tokens is None:
+            return True
+        if operation.endswith("DELEGATIONTOKEN"):
+            header = self.headers.get("Authorization", "")
+            self.server.logins.append(header)
+            assert "delegation" not in self.query
+            if not header.startswith("Negotiate "):
+                self.answer(401, content=b"<html>", kind="text/html")
+                return False
+            return True
+        if "delegation" not in self.query:
+            self.answer(401, content=b"<html>", kind="text/html")
+            return False
+        assert "user.name" not in self.query
+        if self.query["delegation"] not in self.server.tokens:
+            failure = "Failed to obtain user group information: org.apache.hadoop.security.token."
+            message = f"{failure}SecretManager$InvalidToken: token (…) can't be found in cache"
+            self.refuse(403, "SecurityException", message)
+            return False
+        return True
+
+    def getdelegationtoken(self) -> None:
+        token = None
+        if self.server.tokens is not None:
+            token = {"urlString": f"secret-delegation-token-{uuid.uuid4().hex}"}
+            self.server.tokens.add(token["urlString"])
+        self.answer(200, {"Token": token})
+
+    def renewdelegationtoken(self) -> None:
+        assert self.server.tokens is not None and self.query["token"] in self.server.tokens
+        self.answer(200, {"long": self.server.clock.now_ms() + self.server.lifetime_ms})
 
     def answer(
         self,
@@ -148,13 +193,13 @@ class Handler(BaseHTTPRequestHandler):
     def status(self, file: str, suffix: str) -> dict[str, object]:
         content, number = self.server.names[file], self.server.id_of(file)
         kind = "DIRECTORY" if content is None else "FILE"
-        return {
+        found: dict[str, object] = {
             "pathSuffix": suffix,
             "type": kind,
             "length": len(content or b""),
-            "fileId": number,
             "modificationTime": 1,
         }
+        return {**found, "fileId": number} if self.server.has_file_ids else found
 
     def liststatus(self) -> None:
         below = f"{self.file}/"
@@ -214,9 +259,8 @@ class Handler(BaseHTTPRequestHandler):
         return self.redirect()
 
     def redirect(self) -> None:
-        self.answer(
-            307, location=f"{self.server.address}/data{self.path.removeprefix('/webhdfs/v1')}"
-        )
+        place = f"{self.server.address}/data{self.path.removeprefix('/webhdfs/v1')}"
+        self.answer(307, location=f"{place}&data=true" if self.server.is_gateway else place)
 
     def create_data(self) -> None:
         assert self.query["overwrite"] == "false"
@@ -234,7 +278,7 @@ class Handler(BaseHTTPRequestHandler):
             return self.refuse(
                 403, "IOException", "No active and not excluded nodes contain this block"
             )
-        return self.redirect()
+        return self.open_data() if self.server.is_gateway else self.redirect()
 
     def getfileblocklocations(self) -> None:
         hosts = ["datanode"] if self.server.lives and self.file in self.server.names else []

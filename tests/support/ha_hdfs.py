@@ -1,6 +1,8 @@
 """A real HDFS with a name service and HTTPS: two NameNodes that share their edit log in a folder,
 and one DataNode.
 
+With a KDC, all servers and clients use Kerberos, and the traffic between them is encrypted.
+
 There is no ZooKeeper: tests fail over themselves (`hdfs haadmin`). The edit log is in a shared
 folder, as on NFS, so that no JournalNodes are needed.
 """
@@ -15,7 +17,7 @@ import subprocess
 import urllib.request
 import uuid
 from pathlib import Path
-from typing import Final, Self, cast
+from typing import Any, Final, Self, cast
 
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
@@ -27,10 +29,12 @@ from cryptography.hazmat.primitives.serialization.pkcs12 import (
 )
 from cryptography.x509 import load_pem_x509_certificate
 from tests.support.certificates import Authority
+from tests.support.kdc import REALM, TICKET_S, Kdc
 from tests.support.ports import free_port
 from tests.support.waiting import wait_for
 
 from hourmark.config.groups import StorageSettings
+from hourmark_etl.storage.spnego import negotiate_header
 from hourmark_infra.stack.hadoop import LOG4J, WEBAPPS, render_site
 from hourmark_infra.stack.servers import DATANODE, NAMENODE, SMALL_JAVA, Programs
 
@@ -39,7 +43,13 @@ USER: Final = "root"
 _STARTING_S: Final = 300.0
 _PAUSE_S: Final = 0.5
 _DFSADMIN: Final = "org.apache.hadoop.hdfs.tools.DFSAdmin"
+_FS_SHELL: Final = "org.apache.hadoop.fs.FsShell"
 _HAADMIN: Final = "org.apache.hadoop.hdfs.tools.DFSHAAdmin"
+_SERVER: Final = "hdfs/127.0.0.1"
+_KERBEROS_CORE: Final = {
+    "hadoop.security.authentication": "kerberos",
+    "hadoop.rpc.protection": "privacy",
+}
 _SETTINGS: Final = {
     "dfs.replication": "1",
     "dfs.http.policy": "HTTPS_ONLY",
@@ -64,11 +74,19 @@ _SETTINGS: Final = {
 class HaHdfs:
     """The servers, from the start of a `with` block to its end; logs stay in `folder`.
 
-    nn1 is active at first.
+    nn1 is active at first. With a KDC, the client is `hourmark/127.0.0.1`, whose tickets are short.
+
+    Args:
+        programs: Java and Hadoop.
+        folder: Folder of all files.
+        kdc: The KDC of a cluster with Kerberos.
+        token_s: With a KDC, the seconds after which a delegation token expires.
     """
 
-    def __init__(self, programs: Programs, folder: Path) -> None:
-        self._programs, self.folder = programs, folder
+    def __init__(
+        self, programs: Programs, folder: Path, kdc: Kdc | None = None, token_s: int = 86_400
+    ) -> None:
+        self._programs, self.folder, self._kdc, self._token_s = programs, folder, kdc, token_s
         self._authority = Authority(folder / "tls")
         self._https = {name: f"127.0.0.1:{free_port()}" for name in ("nn1", "nn2")}
         self._running: dict[str, subprocess.Popen[bytes]] = {}
@@ -99,12 +117,16 @@ class HaHdfs:
     @property
     def settings(self) -> StorageSettings:
         """For a client of both NameNodes."""
+        identity: dict[str, Any] = {"user": USER}
+        if self._kdc is not None:
+            principal = f"hourmark/127.0.0.1@{REALM}"
+            identity = {"principal": principal, "keytab": self._client_keytab}
         return StorageSettings(
             root=f"hdfs://{SERVICE}/hourmark",
             webhdfs=",".join(f"https://{address}" for address in self._https.values()),
             ca=self._authority.ca,
-            user=USER,
             replication=1,
+            **identity,
         )
 
     def start(self, name: str) -> None:
@@ -140,6 +162,10 @@ class HaHdfs:
         """`hdfs dfsadmin WORDS`."""
         self._run(_DFSADMIN, *words)
 
+    def dfs(self, *words: str) -> str:
+        """`hdfs dfs WORDS`, as the superuser; returns what it prints."""
+        return self._run(_FS_SHELL, *words)
+
     def state(self, name: str) -> str | None:
         """`active` or `standby`; None while it does not respond."""
         return self._read(name, "NameNodeStatus", "State")
@@ -152,19 +178,32 @@ class HaHdfs:
         url = f"https://{self._https[name]}/jmx?qry=Hadoop:service=NameNode,name={bean}"
         try:
             context = ssl.create_default_context(cafile=self._authority.ca)
-            with urllib.request.urlopen(url, timeout=10, context=context) as answer:
+            request = urllib.request.Request(url, headers=self._authorization())
+            with urllib.request.urlopen(request, timeout=10, context=context) as answer:
                 (found,) = json.load(answer)["beans"]
                 return str(found[attribute])
         except (OSError, ValueError, KeyError):
             assert self._running[name].poll() is None, f"{name} ended (see {self.folder})"
             return None
 
+    def _authorization(self) -> dict[str, str]:
+        if self._kdc is None:
+            return {}
+        principal = f"hourmark/127.0.0.1@{REALM}"
+        return {"Authorization": negotiate_header("127.0.0.1", principal, self._client_keytab)}
+
     def _write_settings(self) -> None:
         conf = self.folder / "conf"
         conf.mkdir()
         for webapp in WEBAPPS:
             (conf / "webapps" / webapp).mkdir(parents=True)
-        core = {"fs.defaultFS": f"hdfs://{SERVICE}", "hadoop.tmp.dir": str(self.folder / "tmp")}
+        core = {
+            "fs.defaultFS": f"hdfs://{SERVICE}",
+            "hadoop.tmp.dir": str(self.folder / "tmp"),
+            # An HttpFS of this user may act for its clients.
+            f"hadoop.proxyuser.{USER}.hosts": "*",
+            f"hadoop.proxyuser.{USER}.groups": "*",
+        }
         own = {
             "dfs.namenode.shared.edits.dir": (self.folder / "edits").as_uri(),
             "dfs.datanode.data.dir": str(self.folder / "data"),
@@ -179,10 +218,32 @@ class HaHdfs:
                 f"dfs.namenode.rpc-address.{SERVICE}.{name}": f"127.0.0.1:{free_port()}",
                 f"dfs.namenode.https-address.{SERVICE}.{name}": https,
             }
+        if self._kdc is not None:
+            core |= _KERBEROS_CORE
+            own |= self._kerberos_settings(self._kdc)
         (conf / "ssl-server.xml").write_text(render_site(self._keystore()))
         (conf / "core-site.xml").write_text(render_site(core))
         (conf / "hdfs-site.xml").write_text(render_site({**_SETTINGS, **own}))
         (conf / "log4j.properties").write_text(LOG4J)
+
+    def _kerberos_settings(self, kdc: Kdc) -> dict[str, str]:
+        self._client_keytab = kdc.keytab("hourmark/127.0.0.1", ticket_s=TICKET_S)
+        self._server_keytab = kdc.keytab(_SERVER)
+        web = kdc.keytab("HTTP/127.0.0.1")
+        return {
+            "hadoop.http.authentication.type": "kerberos",
+            "hadoop.http.authentication.kerberos.principal": f"HTTP/127.0.0.1@{REALM}",
+            "hadoop.http.authentication.kerberos.keytab": str(web),
+            "dfs.namenode.kerberos.principal": f"{_SERVER}@{REALM}",
+            "dfs.namenode.keytab.file": str(self._server_keytab),
+            "dfs.datanode.kerberos.principal": f"{_SERVER}@{REALM}",
+            "dfs.datanode.keytab.file": str(self._server_keytab),
+            "dfs.web.authentication.kerberos.principal": f"HTTP/127.0.0.1@{REALM}",
+            "dfs.web.authentication.kerberos.keytab": str(web),
+            "dfs.block.access.token.enable": "true",
+            "dfs.data.transfer.protection": "privacy",
+            "dfs.namenode.delegation.token.renew-interval": str(self._token_s * 1000),
+        }
 
     def _keystore(self) -> dict[str, str]:
         pair, file = self._authority.issue("servers"), self.folder / "tls" / "servers.p12"
@@ -207,20 +268,27 @@ class HaHdfs:
 
     def _command(self, main_class: str, *words: str) -> list[str]:
         classpath = f"{self.folder / 'conf'}:{self._programs.hadoop}/*"
-        options = ("-Xmx256m", *SMALL_JAVA, f"-Dhadoop.log.dir={self.folder}", "-cp", classpath)
+        options = ["-Xmx256m", *SMALL_JAVA, f"-Dhadoop.log.dir={self.folder}", "-cp", classpath]
+        if self._kdc is not None:
+            options.append(f"-Djava.security.krb5.conf={self._kdc.config}")
         return [str(self._programs.java), *options, main_class, *words]
 
-    def _run(self, main_class: str, *words: str) -> None:
+    def _run(self, main_class: str, *words: str) -> str:
+        environment = {**os.environ, "HADOOP_USER_NAME": USER}
+        if self._kdc is not None:
+            self._kdc.kinit(_SERVER, self._server_keytab)
+            environment = {**os.environ, **self._kdc.environment}
         done = subprocess.run(
             self._command(main_class, *words),
             cwd=self.folder,
-            env={**os.environ, "HADOOP_USER_NAME": USER},
+            env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=_STARTING_S,
         )
         assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
 
     def _end_all(self) -> None:
         for name in list(self._running):

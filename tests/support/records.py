@@ -9,7 +9,6 @@ from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
-from hourmark.config.groups import StorageSettings
 from hourmark.records.audit import AuditRecord
 from hourmark.records.host_reports import HostReport, SourceReport
 from hourmark.records.hours import Hour
@@ -310,7 +309,6 @@ def stage_plan(folder: str = "_staging/one", **changes: Any) -> StagePlan:
     return _made(
         StagePlan,
         changes,
-        storage=StorageSettings(),
         folder=folder,
         bucket_seconds=3600,
         types={TOPIC: "click"},

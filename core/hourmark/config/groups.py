@@ -687,7 +687,18 @@ class StorageSettings(FrozenModel):
     the machines of all Spark executors.
     """
     user: str = ""
-    """HDFS user. If empty, the user of the process is used."""
+    """HDFS user. If empty, the user of the process is used. With Kerberos it must be empty, because
+    the user results from `principal`.
+    """
+    principal: str = ""
+    """Kerberos principal of the ETL, such as hourmark/etl-1.example.com@EXAMPLE.COM. If empty, HDFS
+    is accessed without Kerberos.
+    """
+    keytab: Path | None = None
+    """Keytab of `principal`. Only the driver and the commands read it. Spark executors receive a
+    delegation token of HDFS instead. If absent, a ticket of the process's credential cache is used
+    (kinit), which Hourmark does not renew.
+    """
     replication: Positive = 3
     """Replication factor of files. Use 1 only if HDFS has a single DataNode."""
     s3_endpoint: str = ""
@@ -703,6 +714,14 @@ class StorageSettings(FrozenModel):
         if not value.startswith(("hdfs://", "s3://", "file:///")):
             raise ValueError("allowed: hdfs://host:port/path, s3://bucket/path or file:///path")
         return value.rstrip("/")
+
+    @model_validator(mode="after")
+    def _one_identity(self) -> Self:
+        if self.keytab is not None and not self.principal:
+            raise ValueError("storage.keytab requires storage.principal")
+        if self.user and self.principal:
+            raise ValueError("storage.user must be empty if storage.principal is set")
+        return self
 
     @property
     def namenodes(self) -> tuple[str, ...]:

@@ -42,6 +42,7 @@ _NAME: Final = re.compile(
     r"pass|pwd|secret|token|credential|jaas|key|pem|auth|sasl|ssl", re.IGNORECASE
 )
 _PLAIN_NAMES: Final = (
+    "keytab",
     "sasl.mechanism",
     "sasl.mechanisms",
     "ssl.ca.location",

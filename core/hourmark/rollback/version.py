@@ -70,6 +70,8 @@ _LATER_SETTINGS: Final = (
     "storage.ca",
     "storage.s3_endpoint",
     "storage.s3_region",
+    "storage.principal",
+    "storage.keytab",
 )
 
 VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(

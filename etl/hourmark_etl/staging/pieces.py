@@ -7,7 +7,6 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from hourmark.config.groups import StorageSettings
 from hourmark_etl.model import (
     FIRST_SITE,
     AuditGroup,
@@ -28,7 +27,6 @@ class StagePlan:
     The driver sends an instance to Spark's executors.
 
     Attributes:
-        storage: Settings of the storage to which files are written.
         folder: Folder of the batch, relative to the storage root.
         bucket_seconds: Length of a bucket in seconds.
         types: Maps the name of an event topic on the central cluster to its event type.
@@ -41,7 +39,6 @@ class StagePlan:
             (`hourmark.avro.datum_check`).
     """
 
-    storage: StorageSettings
     folder: str  # of this batch, relative to the storage root
     bucket_seconds: int
     types: Mapping[str, str]  # central topic → type

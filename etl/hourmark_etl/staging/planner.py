@@ -49,6 +49,7 @@ from hourmark_etl.staging.plan import (
 )
 from hourmark_etl.staging.source import COLUMN
 from hourmark_etl.staging.stage import TaskResult, read_and_stage
+from hourmark_etl.storage import Storage, open_storage
 from hourmark_etl.storage.folders import STAGING_FOLDER
 from hourmark_etl.topics import CentralTopicNames, resolve_positions
 
@@ -72,10 +73,16 @@ class StagingSchemas(NamedTuple):
 
 class _Task(InputPartition):
     def __init__(
-        self, folder: str, spans: tuple[ReadSpan, ...], schemas: StagingSchemas, bootstrap: str
+        self,
+        folder: str,
+        spans: tuple[ReadSpan, ...],
+        schemas: StagingSchemas,
+        bootstrap: str,
+        storage: Storage,
     ) -> None:
         super().__init__(None)
         self.folder, self.spans, self.schemas, self.bootstrap = folder, spans, schemas, bootstrap
+        self.storage = storage  # of the driver: with Kerberos, its pickle contains a token
 
 
 class _FailedPlan(InputPartition):
@@ -114,6 +121,7 @@ class StreamReader(DataSourceStreamReader):
         self._planner = planner
         self._last = PlannedBatch("", ()).to_json()
         self._failure: TaskFailure | None = None  # of the last plan
+        self._driver_storage: Storage | None = None  # in a process that the driver started
 
     def initialOffset(self) -> dict[str, Any]:
         return self._last
@@ -172,8 +180,9 @@ class StreamReader(DataSourceStreamReader):
             return []
         bootstrap = bootstrap_addresses(self._config.kafka.central_cluster)
         schemas = [self._plans().schemas({s.span.topic for s in spans}) for spans in planned.tasks]
+        storage = self._open_storage()
         return [
-            _Task(planned.folder, spans, of, bootstrap)
+            _Task(planned.folder, spans, of, bootstrap, storage)
             for spans, of in zip(planned.tasks, schemas, strict=True)
         ]
 
@@ -197,7 +206,9 @@ class StreamReader(DataSourceStreamReader):
             self._config, partition.folder, topics, self._ledger, partition.schemas
         )
         central = kafka.central_cluster.model_copy(update={"bootstrap": partition.bootstrap})
-        return read_and_stage(partition.spans, plan, central, kafka.max_message_bytes)
+        return read_and_stage(
+            partition.spans, plan, partition.storage, central, kafka.max_message_bytes
+        )
 
     def stop(self) -> None:
         if self._planner is not None:
@@ -208,8 +219,12 @@ class StreamReader(DataSourceStreamReader):
             self._planner = Planner(self._config, self._lease, self._shard)
         return self._planner
 
+    def _open_storage(self) -> Storage:
+        return open_storage(self._config.storage, is_start=False, of_driver=self._driver_storage)
+
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_planner": None}
+        # With Kerberos, the pickled storage contains a token of the driver.
+        return {**self.__dict__, "_planner": None, "_driver_storage": self._open_storage()}
 
 
 def pack_result(result: TaskResult | TaskFailure) -> pa.RecordBatch:
@@ -262,7 +277,6 @@ def build_stage_plan(
     """
     control = CentralTopicNames.from_settings(config.kafka)
     return StagePlan(
-        storage=config.storage,
         folder=folder,
         bucket_seconds=config.parsing.bucket_seconds,
         types={topic: t for topic in topics if (t := control.type_of(topic))},

@@ -56,7 +56,7 @@ from hourmark_etl.staging.pieces import ReportRecord, StagedChunk, StagedNote, S
 from hourmark_etl.staging.plan import ReadSpan
 from hourmark_etl.staging.read import RecordChunk, SpanReader, UnreadablePartition
 from hourmark_etl.staging.records import CheckedRecords, check_records
-from hourmark_etl.storage import Storage, open_storage
+from hourmark_etl.storage import Storage
 
 # Columns of the table that is staged: key and value binary, topic string or dictionary, partition
 # int32, offset int64.
@@ -430,7 +430,11 @@ class TaskResult(NamedTuple):
 
 
 def read_and_stage(
-    spans: Sequence[ReadSpan], plan: StagePlan, cluster: KafkaCluster, max_message_bytes: int
+    spans: Sequence[ReadSpan],
+    plan: StagePlan,
+    storage: Storage,
+    cluster: KafkaCluster,
+    max_message_bytes: int,
 ) -> Iterator[TaskResult]:
     """Read all records of a Spark task from Kafka and write them to staged files on storage.
 
@@ -440,6 +444,7 @@ def read_and_stage(
     Args:
         spans: Offset ranges of the task.
         plan: Settings of the batch.
+        storage: Storage to write to.
         cluster: Settings of the central cluster.
         max_message_bytes: Maximum size of a Kafka message in bytes.
 
@@ -452,9 +457,7 @@ def read_and_stage(
     """
     unread: list[UnreadablePartition] = []
     with SpanReader(cluster, max_message_bytes) as reader:
-        yield from stage_chunks(
-            reader.read(spans, unread=unread), plan, open_storage(plan.storage), unread
-        )
+        yield from stage_chunks(reader.read(spans, unread=unread), plan, storage, unread)
 
 
 def stage_chunks(

@@ -92,7 +92,6 @@ def find_first_stageable_offset(config: Config, partition: Partition, offset: in
         topic=partition.topic, topic_id="", partition=partition.partition, start=offset, end=log_end
     )
     plan = StagePlan(
-        storage=config.storage,
         folder="",
         bucket_seconds=config.parsing.bucket_seconds,
         types={},

@@ -6,6 +6,7 @@ StorageError (an Unavailable)   the backend cannot be reached or refuses; a retr
 │   ├── NotFound                the path does not exist or has the wrong type (a folder for a file)
 │   └── BadBlocks               the path exists, but the storage has lost part of its content
 ├── AccessDenied                the user lacks permission
+│   └── NotAuthenticated        HDFS requires Kerberos
 ├── NoSpace                     disk full, or too few DataNodes with free space
 │   └── QuotaExceeded           a quota of HDFS on a folder is reached
 └── SafeMode                    HDFS is temporarily read-only
@@ -68,7 +69,16 @@ class AccessDenied(StorageError):
     An administrator must grant the permission; retrying does not help.
     """
 
-    next_step = "check storage.user and the folder's owner and permissions"
+    next_step = "check storage.user or storage.principal, and the folder's owner and permissions"
+
+
+class NotAuthenticated(AccessDenied):
+    """Raised if a server requires authentication and the request had none."""
+
+    next_step = (
+        "check that the address in storage.webhdfs is a NameNode; if HDFS requires Kerberos, set "
+        "storage.principal and storage.keytab"
+    )
 
 
 class ObjectAccessDenied(AccessDenied):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 from urllib.error import HTTPError
-from urllib.request import HTTPSHandler, ProxyHandler, build_opener
+from urllib.parse import urlsplit
+from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
+from hourmark.errors import ConfigError
+from hourmark_etl.storage.spnego import NegotiationFailed
 from hourmark_etl.storage.tls import client_context
 
 _JMX: Final = "/jmx?qry=Hadoop:service=NameNode,name="
@@ -39,20 +42,27 @@ class NameNodeReport:
         return not self.failure and self.state in (None, "active")
 
 
-def read_namenode(address: str, seconds: float, ca: Path | None = None) -> NameNodeReport:
+def read_namenode(
+    address: str,
+    seconds: float,
+    ca: Path | None = None,
+    authorize: Callable[[str], str] | None = None,
+) -> NameNodeReport:
     """Return what a NameNode reports about itself.
 
     Args:
         address: HTTP address of the NameNode (setting `storage.webhdfs`).
         seconds: Timeout of each of two requests, in seconds.
         ca: PEM file with the CA certificates for an https:// address; None for those of the system.
+        authorize: Function that returns the Authorization header for a host name (`authorizer`);
+            None without Kerberos. If it fails, the state is unknown.
 
     Returns:
         The report. If the server does not respond in time, its `failure` is the reason.
     """
     try:
-        state = _read_bean(address, "NameNodeStatus", seconds, ca)
-        info = _read_bean(address, "NameNodeInfo", seconds, ca)
+        state = _read_bean(address, "NameNodeStatus", seconds, ca, authorize)
+        info = _read_bean(address, "NameNodeInfo", seconds, ca, authorize)
     except OSError as error:
         return NameNodeReport(address=address, failure=str(getattr(error, "reason", error)))
     return NameNodeReport(address=address, state=(state or {}).get("State"), info=info)
@@ -72,13 +82,22 @@ def find_serving(reports: Iterable[NameNodeReport]) -> NameNodeReport | None:
     return min(serving, key=lambda report: report.state is None, default=None)
 
 
-def _read_bean(address: str, name: str, seconds: float, ca: Path | None) -> dict[str, Any] | None:
+def _read_bean(
+    address: str,
+    name: str,
+    seconds: float,
+    ca: Path | None,
+    authorize: Callable[[str], str] | None,
+) -> dict[str, Any] | None:
     # No proxy, as in WebHDFS: addresses of the cluster are internal.
     context = client_context(ca) if address.startswith("https:") else None
     opener = build_opener(ProxyHandler({}), HTTPSHandler(context=context))
+    request = Request(f"{address}{_JMX}{name}")  # noqa: S310  # of a setting, http or https
     try:
-        with opener.open(f"{address}{_JMX}{name}", timeout=seconds) as answer:
+        if authorize is not None:
+            request.add_header("Authorization", authorize(urlsplit(address).hostname or ""))
+        with opener.open(request, timeout=seconds) as answer:
             (bean,) = json.load(answer)["beans"]
             return dict(bean)
-    except (HTTPError, ValueError, KeyError, TypeError):
+    except (HTTPError, ValueError, KeyError, TypeError, NegotiationFailed, ConfigError):
         return None

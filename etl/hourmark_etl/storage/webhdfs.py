@@ -30,6 +30,8 @@ from hourmark_etl.storage.webhdfs_files import UPLOAD_BUFFER_BYTES, WINDOW_BYTES
 from hourmark_etl.storage.webhdfs_http import (
     RETRY_PAUSES_S,
     OutcomeUnknown,
+    ReadOnlyGateway,
+    TokenSource,
     WebHdfsResponse,
     WebHdfsTarget,
     request_json,
@@ -43,7 +45,7 @@ class _Status(BaseModel, strict=True):
     pathSuffix: str  # the names are WebHDFS's
     type: Literal["FILE", "DIRECTORY", "SYMLINK"]
     length: int = Field(ge=0)
-    fileId: int = Field(gt=0)
+    fileId: int | None = Field(default=None, gt=0)  # HttpFS before Hadoop 3.3 returns none
     modificationTime: int
 
 
@@ -72,7 +74,8 @@ class WebHdfs(FolderStorage):
         root: Absolute path of the storage root in HDFS.
         namenodes: `http://host:port` of each NameNode that can be active.
         ca: PEM file with the CA certificates for https:// addresses; None for those of the system.
-        user: HDFS user name that is sent with all requests.
+        user: HDFS user name that is sent with all requests; not used with Kerberos.
+        kerberos: Source of delegation tokens; None if HDFS does not use Kerberos.
         replication: Number of replicas of each new file.
         retry_pauses_s: Pause before each retry of a request without a response, in seconds.
     """
@@ -82,6 +85,7 @@ class WebHdfs(FolderStorage):
     namenodes: tuple[str, ...]
     ca: Path | None = None
     user: str
+    kerberos: TokenSource | None = None
     replication: int
     retry_pauses_s: tuple[float, ...] = RETRY_PAUSES_S
 
@@ -175,6 +179,9 @@ class WebHdfs(FolderStorage):
         # A folder's move is always verified, because it publishes a bucket. Without `moved`, nobody
         # else uses these paths.
         to = self._target(target)
+        if moved is not None and moved.fileId is None:
+            # A rename whose response was lost cannot be looked up.
+            raise ReadOnlyGateway(source, self.url(source), "the server returned no file ids")
         lost = False
         for _ in range(_RENAME_TRIES):
             refused: StorageError | None = None
@@ -246,5 +253,6 @@ class WebHdfs(FolderStorage):
             user=self.user,
             path=path,
             url=self.url(path),
+            kerberos=self.kerberos,
             retry_pauses_s=self.retry_pauses_s,
         )

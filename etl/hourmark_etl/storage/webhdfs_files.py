@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from hourmark_etl.storage.errors import BadBlocks, StorageError
 from hourmark_etl.storage.webhdfs_http import (
     WebHdfsTarget,
+    check_content,
     open_connection,
     read_exactly,
     read_response,
@@ -217,6 +218,7 @@ class Download(io.RawIOBase):
                 "GET",
                 "OPEN",
                 lambda datanode: read_exactly(target, datanode, length),
+                lambda answer: check_content(target, target.servers, answer, length),
                 **span,
             )
         except StorageError as error:

@@ -9,6 +9,9 @@ was active last. If this NameNode cannot be reached or reports that it is not ac
 executed the operation, so the same attempt continues with the next NameNode. If the outcome is
 unknown, the attempt ends, and the next attempt begins with another NameNode.
 
+With Kerberos, requests contain a delegation token instead of a user name (`TokenSource`). Redirects
+to DataNodes contain the same token.
+
 Connections are kept alive per thread and process, so a forked Spark worker never shares a socket
 with its parent. Proxies from the environment are ignored. Reference: Apache Hadoop, "WebHDFS REST
 API", 3.5.0. Why there is a separate client: docs/internals/decisions/2026-11-21-hdfs-client.md.
@@ -24,8 +27,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar, cast
-from urllib.parse import SplitResult, quote, urlencode, urlsplit
+from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol, TypeVar, cast
+from urllib.parse import SplitResult, parse_qs, quote, urlencode, urlsplit
 
 from pydantic import BaseModel
 
@@ -35,6 +39,7 @@ from hourmark_etl.storage.errors import (
     AlreadyExists,
     BadBlocks,
     NoSpace,
+    NotAuthenticated,
     NotFound,
     QuotaExceeded,
     SafeMode,
@@ -97,6 +102,41 @@ class NotActive(OutcomeUnknown):
     """
 
 
+class TokenRejected(NotActive):
+    """Raised if a server rejects the delegation token.
+
+    The token has expired, or this NameNode is a standby that does not know it yet.
+    """
+
+    next_step = "a new delegation token is obtained automatically; check the log for failed logins"
+
+
+class ReadOnlyGateway(StorageError):
+    """Raised if a server that must be a NameNode is a gateway such as HttpFS.
+
+    A gateway ignores `renameoptions`, so it would move a bucket into an existing one.
+    """
+
+    next_step = (
+        "storage.webhdfs must contain the address of a NameNode; a gateway such as HttpFS can only "
+        "be used to read"
+    )
+
+
+class TokenSource(Protocol):
+    """Source of the delegation token that authenticates a process at a Kerberos cluster."""
+
+    def token(self) -> str:
+        """Return the token for a request.
+
+        Raises:
+            StorageError: No valid token is available. The operation was not executed.
+        """
+
+    def refresh_soon(self) -> None:
+        """Obtain a new token before the next request if possible, because a server rejected it."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class WebHdfsTarget:
     """File or folder that a WebHDFS request refers to.
@@ -105,9 +145,12 @@ class WebHdfsTarget:
         namenodes: `http://host:port` of each NameNode that can be active.
         ca: PEM file with the CA certificates for https:// addresses; None for those of the system.
         file: Absolute path in HDFS.
-        user: HDFS user name.
+        user: HDFS user name; not used with Kerberos.
         path: Path relative to the storage root.
         url: `hdfs://…` URL of the path.
+        kerberos: Source of delegation tokens; None if HDFS does not use Kerberos.
+        authorize: Function that returns an Authorization header for a host name, for a request that
+            contains neither a delegation token nor a user name.
         retry_pauses_s: Pause before each retry, in seconds.
     """
 
@@ -117,6 +160,8 @@ class WebHdfsTarget:
     user: str
     path: str
     url: str
+    kerberos: TokenSource | None = None
+    authorize: Callable[[str], str] | None = None
     retry_pauses_s: tuple[float, ...] = RETRY_PAUSES_S
 
     def unknown_outcome(self, server: str, what: object) -> OutcomeUnknown:
@@ -151,10 +196,12 @@ class WebHdfsTarget:
             failures: The failure of each NameNode, at least one.
 
         Returns:
-            An exception that names all failures.
+            An exception that names all failures; a TokenRejected if a server rejected the token.
         """
         what = "; ".join(failure.what for failure in failures)
-        return NotActive(self.path, self.url, what[:_MESSAGE_CHARACTERS_MAX])
+        rejected = any(isinstance(failure, TokenRejected) for failure in failures)
+        kind = TokenRejected if rejected else NotActive
+        return kind(self.path, self.url, what[:_MESSAGE_CHARACTERS_MAX])
 
     @property
     def servers(self) -> str:
@@ -236,7 +283,7 @@ def request_json(
 
 
 def send_once(
-    target: WebHdfsTarget, method: str, operation: str, expected: int = 200, **parameters: str | int
+    target: WebHdfsTarget, method: str, operation: str, *expected: int, **parameters: str | int
 ) -> WebHdfsResponse:
     """Send one request to the active NameNode without retries, and return the response.
 
@@ -246,7 +293,7 @@ def send_once(
         target: File or folder of the operation.
         method: HTTP method.
         operation: WebHDFS operation, such as `RENAME`.
-        expected: HTTP status that indicates success.
+        *expected: HTTP statuses that indicate success; 200 if there are none.
         **parameters: Additional query parameters.
 
     Returns:
@@ -257,13 +304,17 @@ def send_once(
         OutcomeUnknown: The response is missing or invalid, so the operation may have been executed.
         StorageError: The NameNode responded with an error or another status.
     """
-    query = urlencode({"op": operation, "user.name": target.user, **parameters})
+    query = urlencode({"op": operation, **_identity(target), **parameters})
     request = f"/webhdfs/v1{quote(target.file, safe='/')}?{query}"
     failures: list[NotActive] = []
     for namenode in order_namenodes(target.namenodes):
         begin_with(target.namenodes, namenode)
+        address = urlsplit(f"{namenode}{request}")
+        headers = (
+            {"Authorization": target.authorize(address.hostname or "")} if target.authorize else {}
+        )
         try:
-            return _exchange(target, urlsplit(f"{namenode}{request}"), method, expected)
+            return _exchange(target, address, method, expected or (200,), headers)
         except NotActive as error:
             failures.append(error)
         except OutcomeUnknown:
@@ -272,11 +323,20 @@ def send_once(
     raise target.none_active(failures) from failures[-1]
 
 
+def _identity(target: WebHdfsTarget) -> dict[str, str]:
+    if target.authorize is not None:
+        return {}
+    if target.kerberos is None:
+        return {"user.name": target.user}
+    return {"delegation": target.kerberos.token()}
+
+
 def run_on_datanode(
     target: WebHdfsTarget,
     method: str,
     operation: str,
     send: Callable[[SplitResult], T],
+    receive: Callable[[WebHdfsResponse], T] | None = None,
     **parameters: str | int,
 ) -> T:
     """Request a DataNode from the NameNode, and call a function with the DataNode's address.
@@ -289,6 +349,8 @@ def run_on_datanode(
         method: HTTP method.
         operation: WebHDFS operation, `CREATE` or `OPEN`.
         send: Function that sends the request to the given address. It must be safe to repeat.
+        receive: Function that evaluates the response of a gateway (HttpFS), which executes the
+            operation instead of naming a DataNode. None if only a DataNode can execute it.
         **parameters: Additional query parameters.
 
     Returns:
@@ -296,22 +358,29 @@ def run_on_datanode(
 
     Raises:
         OutcomeUnknown: No DataNode gave a valid response, even after retries.
+        ReadOnlyGateway: `receive` is None, and the server is a gateway.
         StorageError: The NameNode or a DataNode refused the operation.
     """
     excluded: dict[str, str] = {}
+    expected = (307,) if receive is None else (307, 200)
 
     def once() -> T:
         asked = parameters | excluded
         excluded.clear()  # where it is the only one, it may be back
         try:
-            redirect = send_once(target, method, operation, 307, **asked)
+            redirect = send_once(target, method, operation, *expected, **asked)
         except StorageError as error:
             if asked == parameters:
                 raise
             raise target.unknown_outcome(
                 target.servers, f"and from the other servers: {error.what}"
             ) from error
+        if receive is not None and not redirect.location:
+            return receive(redirect)
         address = urlsplit(redirect.location)
+        if receive is None and parse_qs(address.query).get("data") == ["true"]:
+            what = f"{address.netloc} is a gateway, which redirects to itself"
+            raise ReadOnlyGateway(target.path, target.url, what)
         try:
             return send(address)
         except OutcomeUnknown:
@@ -360,10 +429,29 @@ def read_exactly(target: WebHdfsTarget, address: SplitResult, length: int) -> by
         OutcomeUnknown: The response is missing, has a different length, or is not binary.
         StorageError: The DataNode refused the request.
     """
-    answer = _exchange(target, address, "GET", 200)
+    return check_content(target, address.netloc, _exchange(target, address, "GET", (200,)), length)
+
+
+def check_content(
+    target: WebHdfsTarget, server: str, answer: WebHdfsResponse, length: int
+) -> bytes:
+    """Return the content of a response, and check its type and length.
+
+    Args:
+        target: File that was read, for error messages.
+        server: Address of the server, for error messages.
+        answer: Response with a part of the file.
+        length: Number of bytes that were requested.
+
+    Returns:
+        Exactly `length` bytes.
+
+    Raises:
+        OutcomeUnknown: The response has a different length, or is not binary.
+    """
     if answer.kind != _BYTES or len(answer.content) != length:
         raise target.unknown_outcome(
-            address.netloc,
+            server,
             f"{len(answer.content)} of {length} bytes were received, with content type "
             f"{answer.kind or 'none'}",
         )
@@ -386,7 +474,8 @@ def open_connection(address: SplitResult, ca: Path | None) -> http.client.HTTPCo
         ValueError: The address has no host or an invalid port.
     """
     if not address.hostname:
-        raise ValueError(f"{address.geturl()!r} contains no server name")
+        url = address._replace(query="").geturl()  # a query may contain a delegation token
+        raise ValueError(f"{url!r} contains no server name")
     host, port = address.hostname, address.port
     connection = (
         http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S[0], context=client_context(ca))
@@ -399,20 +488,20 @@ def open_connection(address: SplitResult, ca: Path | None) -> http.client.HTTPCo
 
 
 def read_response(
-    connection: http.client.HTTPConnection, target: WebHdfsTarget, expected: int
+    connection: http.client.HTTPConnection, target: WebHdfsTarget, *expected: int
 ) -> WebHdfsResponse:
     """Read the complete response to a request that has already been sent.
 
     Args:
         connection: Connection on which the request was sent.
         target: File of the request, for error messages.
-        expected: Expected HTTP status.
+        *expected: Expected HTTP statuses, at least one.
 
     Returns:
         Body, content type and location header of the response.
 
     Raises:
-        StorageError: The response has a different status. The subclass corresponds to Hadoop's
+        StorageError: The response has another status. The subclass corresponds to Hadoop's
             exception. It is OutcomeUnknown if the response does not show whether the operation was
             executed.
         OSError: The connection broke.
@@ -420,7 +509,7 @@ def read_response(
     """
     answer = connection.getresponse()
     content = answer.read()
-    if answer.status == expected:
+    if answer.status in expected:
         return WebHdfsResponse(
             content, answer.headers.get("Content-Type", ""), answer.headers.get("Location", "")
         )
@@ -430,12 +519,16 @@ def read_response(
         refusal = _RemoteException(exception="")
     message = (refusal.message or answer.reason).partition("\n")[0]
     kind = _error_class(answer.status, refusal.exception, message)
+    if issubclass(kind, TokenRejected) and target.kerberos is not None:
+        target.kerberos.refresh_soon()
     text = f"{connection.host}:{connection.port} answered {refusal.exception or answer.status}: {message}"
     raise kind(target.path, target.url, text[:_MESSAGE_CHARACTERS_MAX])
 
 
 def _error_class(status: int, exception: str, message: str) -> type[StorageError]:
     # A status alone may come from a proxy; a 5xx without an exception explains nothing.
+    if "InvalidToken" in f"{exception}: {message}":
+        return NotActive if "StandbyException" in message else TokenRejected
     if "safe mode" in message:
         return SafeMode
     if any(words in message for words in _NO_ROOM):
@@ -443,23 +536,33 @@ def _error_class(status: int, exception: str, message: str) -> type[StorageError
     if exception in _EXCEPTIONS:
         return _EXCEPTIONS[exception]
     if not exception and status in (401, 403):
-        return AccessDenied
+        return NotAuthenticated if status == 401 else AccessDenied
     if exception in _NOT_ACTIVE:
         return NotActive
-    lost = not exception or status >= 500 or _NO_DATANODE in message
+    # A DataNode that uses a token may still need a login of its own, such as after a failover.
+    lost = (
+        not exception
+        or status >= 500
+        or _NO_DATANODE in message
+        or exception == "KerberosAuthException"
+    )
     return OutcomeUnknown if lost else StorageError
 
 
 def _exchange(
-    target: WebHdfsTarget, address: SplitResult, method: str, expected: int
+    target: WebHdfsTarget,
+    address: SplitResult,
+    method: str,
+    expected: tuple[int, ...],
+    headers: Mapping[str, str] = MappingProxyType({}),
 ) -> WebHdfsResponse:
     try:
         connection = _thread_connection(address, target.ca)
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise target.unreachable(address.netloc, error) from error
     try:
-        connection.request(method, f"{address.path}?{address.query}")
-        return read_response(connection, target, expected)
+        connection.request(method, f"{address.path}?{address.query}", headers=headers)
+        return read_response(connection, target, *expected)
     except (OSError, http.client.HTTPException, ValueError) as error:
         connection.close()  # what it would say next belongs to this request
         raise target.unknown_outcome(address.netloc, error) from error

@@ -426,7 +426,6 @@ class Pipeline:
         """What staging into the folder must know."""
         known = schemas or load_schemas(self.config, self.database, self.topics.types, self._checks)
         return StagePlan(
-            storage=self.config.storage,
             folder=folder,
             bucket_seconds=FIRST_HOUR.length_s,
             types=self.topics.types,

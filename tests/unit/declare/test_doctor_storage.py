@@ -140,7 +140,9 @@ def test_a_root_that_this_user_may_not_list_has_the_next_step_of_the_storage(
     monkeypatch.setattr(storage_check, "open_storage", lambda _: Denied())
     (found,) = asked(Path("/nowhere"))
     assert found.subject == "storage.root" and "permission denied: user=ops" in found.seen
-    assert found.to_do == "check storage.user and the folder's owner and permissions"
+    assert found.to_do == (
+        "check storage.user or storage.principal, and the folder's owner and permissions"
+    )
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a folder away")

@@ -115,7 +115,6 @@ class TypeLife:
             schema_id: of.event_type for schema_id, of in known_schemas(self.world.database).items()
         }
         plan = StagePlan(
-            storage=self.world.config.storage,
             folder=f"_staging/{self.closed}",
             bucket_seconds=3600,
             types=topics,

@@ -9,9 +9,10 @@ from xml.etree import ElementTree
 
 import pytest
 from bench.etl_spark import JARS_LOCK
+from tests.support.httpfs import JARS_LOCK as HTTPFS_LOCK
 from tests.support.s3_server import JARS_LOCK as S3PROXY_LOCK
 from tests.support.yarn_cluster import JARS_LOCK as YARN_LOCK
-from tools.jar_sets import PEER, S3PROXY, SETS, YARN, JarSet
+from tools.jar_sets import HTTPFS, PEER, S3PROXY, SETS, YARN, JarSet
 
 from hourmark_infra.jars.ivy import render_locked_dependencies
 from hourmark_infra.jars.lockfile import LOCK_FILE, digest_of, read_lock, render_lock
@@ -21,6 +22,7 @@ LOCKED = [
     (PEER, JARS_LOCK),
     (YARN, YARN_LOCK),
     (S3PROXY, S3PROXY_LOCK),
+    (HTTPFS, HTTPFS_LOCK),
 ]
 
 
@@ -52,8 +54,14 @@ def test_no_module_is_locked_twice(jar_set: JarSet, lock_file: Path) -> None:
 
 @pytest.mark.parametrize(
     ("lock_file", "jar_sets"),
-    [(LOCK_FILE, SETS), (JARS_LOCK, (PEER,)), (YARN_LOCK, (YARN,)), (S3PROXY_LOCK, (S3PROXY,))],
-    ids=["servers", "peer", "yarn", "s3proxy"],
+    [
+        (LOCK_FILE, SETS),
+        (JARS_LOCK, (PEER,)),
+        (YARN_LOCK, (YARN,)),
+        (S3PROXY_LOCK, (S3PROXY,)),
+        (HTTPFS_LOCK, (HTTPFS,)),
+    ],
+    ids=["servers", "peer", "yarn", "s3proxy", "httpfs"],
 )
 def test_the_lock_is_sorted_and_whole(lock_file: Path, jar_sets: Sequence[JarSet]) -> None:
     jars = [jar for jar_set in jar_sets for jar in read_lock(jar_set.name, lock_file)]

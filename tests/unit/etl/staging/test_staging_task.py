@@ -21,7 +21,6 @@ from tests.support.records import Row, audit_record, host_report, kafka_table, s
 
 from hourmark.avro.datum_check import REASONS, DatumVerdict, compile_schema
 from hourmark.avro.framing import event_schema, framing_header
-from hourmark.config.groups import StorageSettings
 from hourmark.records.audit import Promise
 from hourmark.records.event_id import LineIds
 from hourmark.records.host_reports import HostReport, SourceReport
@@ -34,7 +33,7 @@ from hourmark_etl.staging.files import EVENT_SCHEMA
 from hourmark_etl.staging.pieces import StagedChunk, StagePlan
 from hourmark_etl.staging.read import RecordChunk
 from hourmark_etl.staging.stage import find_first_valid_offset, stage_chunks, stage_table
-from hourmark_etl.storage import open_storage
+from hourmark_etl.storage import LocalDisk
 
 IDS = LineIds("a" * 32, "b" * 32, 0)
 RANGE = RangeId(b"12345678")
@@ -44,9 +43,8 @@ TIME_MS = 1_800_000_000_000
 CLICK, VIEW = TYPES
 
 
-def plan(folder: Path, **changes: Any) -> StagePlan:
+def plan(**changes: Any) -> StagePlan:
     return stage_plan(
-        storage=StorageSettings(root=f"file://{folder}"),
         types=TYPES,
         audits={AUDIT: FIRST_SITE},
         hosts={HOSTS},
@@ -70,9 +68,7 @@ def event(topic: str, time_ms: int, offset: int, schema_id: int = 1) -> Row:
 
 def staged(rows: list[Row] | pa.Table, folder: Path, **changes: Any) -> StagedChunk:
     table = rows if isinstance(rows, pa.Table) else kafka_table(rows)
-    piece = stage_table(
-        table, spans_of(table), plan(folder, **changes), open_storage(plan(folder).storage)
-    )
+    piece = stage_table(table, spans_of(table), plan(**changes), LocalDisk(folder))
     assert pickle.loads(pickle.dumps(piece)) == piece
     return piece
 
@@ -279,12 +275,12 @@ def test_a_control_partition_is_staged_up_to_its_first_bad_record_and_everything
         event(CLICK, TIME_MS, 7),
     ]
     table = kafka_table(rows)
-    staged_plan = plan(tmp_path)
+    staged_plan = plan()
     pieces = [
         RecordChunk(t, tuple(spans_of(t)))
         for t in (table, kafka_table([(RANGE, good, AUDIT, 0, 6)]))
     ]
-    whole, waits = stage_chunks(pieces, staged_plan, open_storage(staged_plan.storage), [])
+    whole, waits = stage_chunks(pieces, staged_plan, LocalDisk(tmp_path), [])
     assert {(s.topic, s.partition): s.end for s in whole.spans} == {
         (AUDIT, 0): 3,
         (AUDIT, 1): 9,
@@ -303,11 +299,8 @@ def test_a_control_partition_is_staged_up_to_its_first_bad_record_and_everything
 def test_the_first_valid_record_behind_bad_ones_is_found(tmp_path: Path) -> None:
     good = framing_header(9) + audit_record(promised=(Promise("click", 3600, 1, 5),)).encode()
     bad: list[Row] = [(b"k", b"no", AUDIT, 0, 4), (b"k", b"", AUDIT, 0, 5)]
-    assert (
-        find_first_valid_offset(kafka_table([*bad, (RANGE, good, AUDIT, 0, 8)]), plan(tmp_path))
-        == 8
-    )
-    assert find_first_valid_offset(kafka_table(bad), plan(tmp_path)) is None
+    assert find_first_valid_offset(kafka_table([*bad, (RANGE, good, AUDIT, 0, 8)]), plan()) == 8
+    assert find_first_valid_offset(kafka_table(bad), plan()) is None
 
 
 @pytest.mark.parametrize(
