@@ -74,6 +74,11 @@ def test_clocks_alone_may_be_padded_with_a_space(tmp_path: Path, padded: int) ->
     assert {fields["level"] for fields in fields_of(found)} == {"INFO"}
 
 
+def test_durations_below_an_hour_are_no_times(tmp_path: Path) -> None:
+    found = proposal(tmp_path, lambda n: f"0:00:{n:02}.048543000 {4711 + n % 3} INFO {message(n)}")
+    assert found.oldest is None
+
+
 def test_lines_with_a_date_that_would_be_joined_to_other_records_are_a_doubt(
     tmp_path: Path,
 ) -> None:

@@ -371,6 +371,7 @@ def find_common_timestamp(lines: Sequence[bytes]) -> CommonTimestamp | None:
             if index not in place.spans:
                 place.spans[index] = one.start, one.end
                 place.forms[form] = place.forms.get(form, 0) + 1
+    places = {key: of for key, of in places.items() if not _are_durations(texts, of.spans)}
     if not places:
         return None
     places |= _merged(places, written)
@@ -393,6 +394,11 @@ def find_common_timestamp(lines: Sequence[bytes]) -> CommonTimestamp | None:
     if len(spans) < _RECORDS_BELOW * written:
         spans = _record_starts(texts, spans)
     return CommonTimestamp(place.common_form(), len(spans) / max(written, 1), spans)
+
+
+def _are_durations(texts: Sequence[str], spans: dict[int, tuple[int, int]]) -> bool:
+    # Whether all are below an hour and without a second digit for it, as in `0:00:12.5`.
+    return all(texts[index].startswith("0:", start) for index, (start, _) in spans.items())
 
 
 def _merged(places: dict[tuple[str, int], _Place], written: int) -> dict[tuple[str, int], _Place]:
