@@ -38,6 +38,8 @@ class Candidate:
         has_header: Whether the columns are named by a header row, which is no event.
         doubts: Uncertain interpretations of timestamps, as sentences for users.
         notes: Further information, as sentences for users.
+        shares: Maps names of fields to the fraction of the records in which a value for them was
+            found. The pattern must find these values, too. Empty if this is not known.
     """
 
     form: str
@@ -51,6 +53,7 @@ class Candidate:
     has_header: bool = False
     doubts: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    shares: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def type_name(self, name: str) -> str:
         """Return the name of the event type that parses the lines of a source in this format.

@@ -56,7 +56,13 @@ def match_nearly_all(records: int, fitting: int) -> bool:
 
 
 def assess(
-    candidate: Candidate, *, records: int, fitting: int, caught: int, has_time: bool
+    candidate: Candidate,
+    *,
+    records: int,
+    fitting: int,
+    caught: int,
+    has_time: bool,
+    unfilled: Sequence[str] = (),
 ) -> Assessment:
     """Determine the confidence in a proposed log format from the share of a sample that it matches.
 
@@ -69,11 +75,13 @@ def assess(
         caught: Number of records that do not match the format, but become events with the whole
             text as message.
         has_time: Whether the matching records contain an event time.
+        unfilled: Names of fields without a value in most of the records that contain one.
 
     Returns:
         Low confidence if less than 90% of the records match, and not all but one, or if a time is
         ambiguous. Medium confidence if less than 97% match, the sample has fewer than ten records,
-        the records contain no time, or the format has notes for users. Otherwise, high confidence.
+        the records contain no time, fields have no value in most of the records that contain one,
+        or the format has notes for users. Otherwise, high confidence.
     """
     share = fitting / max(records, 1)
     guesses = [*candidate.doubts]
@@ -85,6 +93,8 @@ def assess(
         notes.append(f"{1 - share:.0%} of the records do not have this form")
     if records < _FEW:
         notes.append(f"the sample has only {records} record{'s' if records != 1 else ''}")
+    if unfilled:
+        notes.append(f"most records have no value for {', '.join(unfilled)}: check the pattern")
     if not has_time:
         notes.append("no time was found: the time of an event is when its line is read")
     if guesses:

@@ -57,6 +57,7 @@ _LEVEL_FIRST: Final = re.compile(
 _INDENTED_MIN: Final = 0.2  # share of lines that continue records without a time
 _MOST: Final = 0.97  # share of the times that must have the same line before them
 _SPACED_PROGRAM: Final = re.compile(rb"[A-Za-z][\w.-]*(?: [A-Za-z][\w.-]*){1,3}\[\d+\]:")
+_DATE_LENGTH: Final = 10  # bytes, as in `2026-11-21`
 _SPACED_MIN: Final = 0.1  # share of lines with such a program
 _SYSLOG_MIN: Final = 0.8  # share of the lines that must have a header of syslog
 
@@ -241,6 +242,7 @@ def _untimed(sample: FileSample, texts: Sequence[str], *, record_start: str) -> 
         fields=(*_template_fields(template), _message(sample)),
         record_start=record_start,
         catches_all=True,
+        shares=template.shares,
     )
 
 
@@ -386,9 +388,33 @@ def _timestamped(
             *choice.doubts,
             *(zone_doubts(zone) if zone else ()),
             *_offset_doubts(sample.lines, found),
+            *(_joined_doubts(sample.lines, found) if records else ()),
         ),
         notes=() if found.form.is_dated else (no_date,),
+        shares=template.shares,
     )
+
+
+def _joined_doubts(lines: Sequence[bytes], found: CommonTimestamp) -> list[str]:
+    # Lines with a date like that of the times, but no time in their format: records of their own,
+    # which would be joined to the record before them.
+    if not found.form.is_dated:
+        return []
+    shapes = {
+        (start, _shape(lines[n][start : min(start + _DATE_LENGTH, end)]))
+        for n, (start, end) in found.spans.items()
+    }
+    joined = [
+        line for n, line in enumerate(lines) if n not in found.spans and _has_shape(line, shapes)
+    ]
+    if len(joined) <= max(_UNSTAMPED_MIN * len(found.spans), 1):
+        return []
+    start = min(start for start, _ in shapes)
+    example = joined[0][start : start + 30].decode(errors="replace").strip()
+    return [
+        f"{len(joined)} lines have a date but no time in the format of the others, such as "
+        f"{example}: they are part of the records before them"
+    ]
 
 
 def _offset_doubts(lines: Sequence[bytes], found: CommonTimestamp) -> list[str]:

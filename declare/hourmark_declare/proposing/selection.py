@@ -76,6 +76,7 @@ class Proposal:
         oldest: Earliest event time in ISO 8601 (UTC); None if records contain no time.
         newest: Latest event time in ISO 8601 (UTC); None if records contain no time.
         examples: Results of up to three records.
+        unfilled: Names of fields without a value in most of the records that contain one.
         safest: Alternative if this proposal is a guess that the user does not confirm; None if it
             is not a guess.
     """
@@ -90,6 +91,7 @@ class Proposal:
     oldest: str | None
     newest: str | None
     examples: Sequence[LineResult]
+    unfilled: Sequence[str] = ()
     safest: Proposal | None = None
 
     @property
@@ -101,6 +103,7 @@ class Proposal:
             fitting=self.fitting,
             caught=self.caught,
             has_time=self.oldest is not None,
+            unfilled=self.unfilled,
         )
 
     @property
@@ -266,7 +269,17 @@ def _try(
         oldest=times[0] if times else None,
         newest=times[-1] if times else None,
         examples=fitting[:_TOLD] or of_all[:_TOLD],
+        unfilled=_unfilled(candidate, fitting),
     )
+
+
+def _unfilled(candidate: Candidate, fitting: Sequence[LineResult]) -> Sequence[str]:
+    # Fields that the pattern fills in less than half of the records in which they were found.
+    return [
+        name
+        for name, share in candidate.shares.items()
+        if 2 * sum(one.fields.get(name) is not None for one in fitting) < share * len(fitting)
+    ]
 
 
 def _reads_time(candidate: Candidate) -> bool:

@@ -12,6 +12,7 @@ from tests.support.log_formats import (
     further_systems,
     held_back,
     irregular,
+    lacking,
     loggers,
     more_platforms,
     more_servers,
@@ -51,4 +52,5 @@ FURTHER: Final[list[LogFormat]] = [
     *loggers.FORMATS,
     *partial.FORMATS,
     *irregular.FORMATS,
+    *lacking.FORMATS,
 ]

@@ -63,6 +63,7 @@ def score(proposal: Proposal, expected: Expected) -> Mapping[str, bool]:
         "program": _among(values, PROGRAM_FIELDS, expected.program),
         "numbers": all(number in numbers for number in expected.numbers),
         "texts": {*expected.texts} <= {*map(str, values.values())},
+        "filled": not proposal.unfilled,
         "confidence": (proposal.safest is not None) == expected.doubted,
         "unparsed": proposal.records - proposal.fitting == expected.unparsed,
         "records": bool(candidate.record_start) == expected.multiline

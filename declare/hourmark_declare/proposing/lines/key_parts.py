@@ -90,6 +90,14 @@ class KeySearch(PartSearch):
         pattern = rf"{key}{SPACE}*:{SPACE}*(?P<{{0}}>[A-Za-z]+)\b"
         return LinePart(pattern, ends, {"level": [*values]})
 
+    def find_pairs_or_level(self, cursors: Sequence[LineCursor]) -> LinePart | None:
+        """Return `key=value` pairs if other records have the level in their place, otherwise None."""
+        if "level" in self._state.types:
+            return None
+        part = self.find_optional_pairs(cursors)
+        are_absent = part is not None and any(cursors[n].at == end for n, end in part.ends.items())
+        return part if are_absent else None
+
     def find_optional_pairs(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         """Return `key=value` pairs that may be absent in some records, or None if there are none.
 

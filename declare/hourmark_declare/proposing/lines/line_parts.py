@@ -98,6 +98,7 @@ class PartRecognizer(PartSearch):
             self._quote_at_time,
             self._keys.find_delimited_value,
             self._keys.find_named_level,
+            self._keys.find_pairs_or_level,
             self._level,
             self._channel_level,
             self._enclosed.find_quoted,
@@ -136,11 +137,9 @@ class PartRecognizer(PartSearch):
 
     def _time(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         ends = {n: of.time[1] for n, of in enumerate(cursors) if of.time and of.time[0] == of.at}
-        return (
-            LinePart("(?P<time>" + self._state.time_pattern + ")", ends, {"time": []})
-            if self._enough(ends)
-            else None
-        )
+        if not self._enough(ends) or any(map(_is_before_time, cursors)):
+            return None
+        return LinePart("(?P<time>" + self._state.time_pattern + ")", ends, {"time": []})
 
     def _space(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         colored = 2 * sum("\x1b" in cursor.rest for cursor in cursors) > len(cursors)
@@ -152,7 +151,9 @@ class PartRecognizer(PartSearch):
         is_indented = all(cursor.at == 0 for cursor in cursors) and len(ends) >= _SOME * len(
             cursors
         )
-        is_padded = ends and self._enough(self._matching(cursors, _PADDED_NUMBER))
+        is_padded = any(map(_is_before_time, cursors)) or (
+            ends and self._enough(self._matching(cursors, _PADDED_NUMBER))
+        )
         if is_indented or is_padded or (self._state.time_read and 2 * len(ends) > len(cursors)):
             return LinePart(f"{space}*", ends, {}, is_optional=True)
         return None
@@ -241,7 +242,7 @@ class PartRecognizer(PartSearch):
         absent = values.count(None)
         if not self._enough(found) or len(values) - absent < _SOME * len(values):
             return None
-        pattern = r"(?P<{0}>(?:0x)?[0-9A-Fa-f]{{6,}}(?:-[0-9A-Fa-f]+)*)"
+        pattern = r"(?P<{0}>(?:0x[0-9A-Fa-f]+|[0-9A-Fa-f]{{6,}})(?:-[0-9A-Fa-f]+)*)"
         pattern = f"(?:{pattern}|-+)" if absent else pattern
         return LinePart(pattern, {n: match.end() for n, match in found.items()}, {"id": values})
 
@@ -368,3 +369,8 @@ class PartRecognizer(PartSearch):
             return None
         values: list[str | None] = [cursors[n].text[cursors[n].at : end] for n, end in ends.items()]
         return LinePart(f"(?P<{{0}}>{escape_braces(pattern)})", ends, {"date": values})
+
+
+def _is_before_time(cursor: LineCursor) -> bool:
+    # Whether there is only white space between the position and the time, as before ` 9:02:11`.
+    return cursor.time is not None and cursor.text[cursor.at : cursor.time[0]].isspace()

@@ -4,7 +4,8 @@ All records are read in parallel from left to right. At each position, the most 
 selected that 90% of the records have in common: the timestamp, a level, text in quotes or brackets,
 a program with its process id, a number, punctuation, or a word that something specific follows. If
 there is no common part, the message begins. If some records lack a part after the timestamp, this
-part and all later parts are optional, so these records still match.
+part and all later parts are optional, so these records still match. If the level follows where they
+lack the part, only the parts up to the level are optional, and these records continue behind it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from hourmark_declare.proposing.lines.trailing_columns import (
     message_with_columns,
 )
 from hourmark_declare.proposing.value_types import NUMBER_PATTERNS, infer_text_type
-from hourmark_declare.proposing.vocabulary import are_levels
+from hourmark_declare.proposing.vocabulary import are_levels, is_level
 
 _NAME: Final = re.compile(r"[A-Za-z][\w-]{2,}")  # of a program, the same in all records
 _KEYS: Final = frozenset(  # constants that are no names of programs
@@ -76,6 +77,8 @@ class Template(NamedTuple):
         parts: Number of fields. The time, the message, and a host name before the message are not
             counted.
         has_empty: Whether an empty text stands for none, because a number is absent in some records.
+        shares: Maps the name of each field before the message to the fraction of the records in
+            which a value for it was found.
     """
 
     pattern: str
@@ -84,6 +87,7 @@ class Template(NamedTuple):
     has_host: bool
     parts: int
     has_empty: bool
+    shares: dict[str, float]
 
 
 def infer_template(
@@ -115,6 +119,11 @@ class _Piece(NamedTuple):
     lacking: bool  # whether some records lack it
 
 
+class _Left(NamedTuple):
+    piece: int  # number of the piece that the record lacks
+    cursor: LineCursor  # where it would be
+
+
 class _Inference:
     def __init__(
         self,
@@ -138,6 +147,8 @@ class _Inference:
         self._fields = 0
         self._pieces_to_level = 0
         self._has_empty = False
+        self._left: list[_Left] = []
+        self._shares: dict[str, float] = {}
 
     def infer(self) -> Template:
         recognizer = PartRecognizer(self._state)
@@ -150,23 +161,57 @@ class _Inference:
                     before, cursors = self._jump(before, cursors)
                     continue
                 break
-            text = self._rendered(part)
+            text, rejoined = self._rendered(part), list[LineCursor]()
             if (self._state.has_time and not self._state.time_read) or part.values.keys() == {
                 "time"
             }:
                 before += text
             else:
-                lacking = not part.is_optional and len(part.ends) < len(cursors)
-                behind.append(_Piece(text, lacking))
+                if "level" in part.values:
+                    rejoined = self._rejoin(text, behind)
+                absent = [] if part.is_optional else self._absent(cursors, part, len(behind))
+                self._left += absent
+                behind.append(_Piece(text, bool(absent or (rejoined and self._left))))
             cursors = [
                 cursor._replace(at=part.ends.get(number, cursor.at))
                 for number, cursor in enumerate(cursors)
                 if part.is_optional or number in part.ends
             ]
+            cursors += rejoined
             if "level" in part.values:  # which half of the records may have
                 self._state.needed = MOST * len(cursors)
                 self._pieces_to_level = len(behind)
         return self._finished(before, behind, cursors)
+
+    @staticmethod
+    def _absent(cursors: Sequence[LineCursor], part: LinePart, piece: int) -> list[_Left]:
+        return [_Left(piece, of) for n, of in enumerate(cursors) if n not in part.ends]
+
+    def _rejoin(self, level: str, behind: list[_Piece]) -> list[LineCursor]:
+        # Records that lack parts before the level, but have the level in their place: these parts
+        # become one piece that is optional by itself. Space before the level is none of them.
+        space = behind[-1].text if behind and _is_space(behind[-1]) else ""
+        direct, spaced = (self._at_level(re.compile(before + level)) for before in ("", space))
+        kept = behind[-1:] if len(spaced) > len(direct) else []
+        ends = spaced if kept else direct
+        first = min((self._left[n].piece for n in ends), default=len(behind))
+        lacked = behind[first : len(behind) - len(kept)]
+        if not lacked:
+            return []
+        behind[first:] = [_Piece(_nested(lacked), lacking=False), *kept]
+        rejoined = [self._left[n].cursor._replace(at=end) for n, end in ends.items()]
+        self._left = [one for n, one in enumerate(self._left) if n not in ends]
+        return rejoined
+
+    def _at_level(self, search: re.Pattern[str]) -> dict[int, int]:
+        # Number of each record that was left behind at a level, and the end of the level.
+        name = next(of for of in search.groupindex if of.startswith("level"))
+        found = {n: search.match(of.cursor.text, of.cursor.at) for n, of in enumerate(self._left)}
+        return {
+            n: match.end()
+            for n, match in found.items()
+            if match is not None and is_level(match[name])
+        }
 
     def _jump(self, before: str, cursors: list[LineCursor]) -> tuple[str, list[LineCursor]]:
         self._state.time_read = True
@@ -244,6 +289,8 @@ class _Inference:
                 else "string"
             )
             self._fields += 1
+            written = sum(value not in ("", "-") for value in values)
+            self._shares[name] = written / self._state.records
             self._has_empty |= "" in values and self._state.types[name] in NUMBER_PATTERNS
         return name
 
@@ -280,6 +327,7 @@ class _Inference:
                 "level" if name == "level_letter" else name: of
                 for name, of in self._state.types.items()
             }
+            self._shares["level"] = self._shares.pop("level_letter")
             before, behind = (
                 text.replace("(?P<level_letter>", "(?P<level>") for text in (before, behind)
             )
@@ -302,6 +350,7 @@ class _Inference:
             "host" in self._names or "host" in keyed,
             self._fields + len(keyed),
             self._has_empty,
+            self._shares,
         )
 
     def _message(self, cursors: Sequence[LineCursor]) -> tuple[str, dict[str, str]]:

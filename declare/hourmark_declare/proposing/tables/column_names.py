@@ -36,6 +36,8 @@ class Column(NamedTuple):
             combined, otherwise 1.
         unit: Unit after each number in the file, with the space before it, as in `45 %`; empty if
             there is none.
+        absent: Texts in the file that stand for no number, such as `N/A`; in `values`, they are
+            empty.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Column(NamedTuple):
     wrap: str
     width: int = 1
     unit: str = ""
+    absent: tuple[str, ...] = ()
 
 
 def guess_names(columns: Sequence[Column]) -> list[Column]:

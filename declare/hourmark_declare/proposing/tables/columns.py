@@ -50,6 +50,9 @@ _WITH_UNIT: Final = re.compile(
 _PADDED_MIN: Final = 0.1  # share of cells with spaces around them, in a table with tabs
 _SEVERAL_BRACKETS: Final = re.compile(r"[\[(<][^\s\[\]()<>]*[\])>][\[(<]")
 _BRACKETS: Final = ("[]", "()", "{}")
+_ABSENT: Final = frozenset(  # texts that stand for no number
+    ("N/A", "n/a", "[N/A]", "NA", "NULL", "null", "(null)", "None", "nil")
+)
 
 
 def delimited_candidates(sample: FileSample) -> Iterator[Candidate]:
@@ -286,9 +289,25 @@ def _columns(table: Sequence[list[str]], names: Sequence[str] | None) -> list[Co
             "",
         )
         bare = [value[1:-1] for value in values] if wrap else [*values]
+        bare, absent = _without_absent(bare)
         bare, unit = (bare, "") if wrap else _without_unit(bare)
-        columns.append(Column(names[number] if names else "", bare, wrap, unit=unit))
+        name = names[number] if names else ""
+        columns.append(Column(name, bare, wrap, unit=unit, absent=absent))
     return columns if names else guess_names(columns)
+
+
+def _without_absent(values: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
+    # The numbers of a column, empty where a text such as `[N/A]` stands for none, and these texts.
+    found = tuple(sorted({*values} & _ABSENT))
+    numbers = ["" if value in found else value for value in values]
+    is_rare = 2 * sum(value in found for value in values) < len(values)
+    if (
+        not found
+        or not is_rare
+        or infer_text_type(_without_unit(numbers)[0]) not in NUMBER_PATTERNS
+    ):
+        return [*values], ()
+    return numbers, found
 
 
 def _without_unit(values: Sequence[str]) -> tuple[list[str], str]:
@@ -356,7 +375,7 @@ def _candidate(
     kind = {" ": "spaces", **_DELIMITERS}[delimiter]
     form = f"{total} columns with {kind} between{', named by a header' if is_named else ''}"
     doubts = time.choice.doubts if time else ()
-    plain = not is_padded and not any(column.unit for column in columns)
+    plain = not is_padded and not any(column.unit or column.absent for column in columns)
     if delimiter == "\t" and plain and (time is None or time.width == 1):
         is_empty = any("" in column.values for column in columns)
         line = {
@@ -400,16 +419,17 @@ def _cell(column: Column, time: _Time | None, delimiter: str, *, is_padded: bool
         return rf"\[(?P<{column.name}>[^\[\]]*)\]"
     of_type = infer_text_type(column.values)
     number = NUMBER_PATTERNS.get(of_type)
+    absent = "".join(f"|{quote_pattern(text)}" for text in column.absent)
     inside = r'(?:[^"\\]|\\.)*' if delimiter == " " else r'(?:[^"\\]|\\.|"")*'
     if column.wrap == '"':
         if number is not None:
-            return f'"(?:(?P<{column.name}>{number})|-?)"'
+            return f'"(?:(?P<{column.name}>{number}){absent}|-?)"'
         return f'"(?P<{column.name}>{inside})"'
     if column.name == MESSAGE and not column.wrap:
         return f"(?P<{MESSAGE}>.*)"
     if number is not None:
         unit = quote_pattern(column.unit)
-        return f"(?:(?P<{column.name}>{number}){unit}|-{'?' if delimiter != ' ' else ''})"
+        return f"(?:(?P<{column.name}>{number}){unit}{absent}|-{'?' if delimiter != ' ' else ''})"
     if delimiter == " ":
         return rf"(?P<{column.name}>\S+)"
     plain = (

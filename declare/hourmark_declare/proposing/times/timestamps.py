@@ -27,29 +27,29 @@ _DAY_NAME: Final = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 # Pattern, and formats in order of preference: a date of numbers alone may be read in several orders.
 _DATES: Final[Sequence[tuple[str, tuple[str, ...]]]] = (
     (r"\d{4}-\d\d-\d\d", ("%Y-%m-%d",)),
-    (r"\d{4}-\d{1,2}-\d{1,2}", ("%Y-%m-%d",)),
+    (r"\d{4}-\d{1,2}-[ \d]?\d", ("%Y-%m-%d",)),
     (r"\d{4}-\d{3}", ("%Y-%j",)),
-    (rf"\d{{4}}-{_MONTH}-\d{{1,2}}", ("%Y-%b-%d",)),
-    (rf"\d{{4}}/{_MONTH}/\d{{1,2}}", ("%Y/%b/%d",)),
+    (rf"\d{{4}}-{_MONTH}-[ \d]?\d", ("%Y-%b-%d",)),
+    (rf"\d{{4}}/{_MONTH}/[ \d]?\d", ("%Y/%b/%d",)),
     (rf"\d{{4}} {_MONTH} [ \d]?\d", ("%Y %b %e",)),
-    (r"\d{4}/\d{1,2}/\d{1,2}", ("%Y/%m/%d",)),
+    (r"\d{4}/\d{1,2}/[ \d]?\d", ("%Y/%m/%d",)),
     (r"\d{4}\.\d\d\.\d\d", ("%Y.%m.%d",)),
     (r"\d{4}(?:0\d|1[0-2])[0-3]\d", ("%Y%m%d",)),
     (rf"\d{{1,2}}/{_MONTH}/\d{{4}}", ("%d/%b/%Y",)),
     (rf"\d{{1,2}}-{_ANY_MONTH}-\d{{4}}", ("%d-%b-%Y",)),
     (rf"\d{{1,2}}-{_ANY_MONTH}-\d\d", ("%d-%b-%y",)),
-    (rf"{_DAY_NAME}, \d{{1,2}} {_MONTH} \d{{4}}", ("%a, %d %b %Y",)),
+    (rf"{_DAY_NAME}, [ \d]?\d {_MONTH} \d{{4}}", ("%a, %d %b %Y",)),
     (rf"\d{{1,2}} {_MONTH} \d{{4}}", ("%d %b %Y",)),
     (rf"{_DAY_NAME} {_MONTH} [ \d]\d,? \d{{4}}", ("%a %b %e %Y",)),
     (rf"{_MONTH} [ \d]?\d, \d{{4}}", ("%b %d, %Y",)),
     (rf"\d{{1,2}}{_ANY_MONTH}\d{{4}}", ("%d%b%Y",)),
     (rf"\d{{1,2}}\.{_MONTH}\.\d{{4}}", ("%d.%b.%Y",)),
-    (rf"{_DAY_NAME} \d{{1,2}} {_MONTH} \d{{4}}", ("%a %d %b %Y",)),
-    (rf"{_LONG_MONTH} \d{{1,2}}, \d{{4}}", ("%B %d, %Y",)),
+    (rf"{_DAY_NAME} [ \d]?\d {_MONTH} \d{{4}}", ("%a %d %b %Y",)),
+    (rf"{_LONG_MONTH} [ \d]?\d, \d{{4}}", ("%B %d, %Y",)),
     (rf"\d{{1,2}} {_LONG_MONTH} \d{{4}}", ("%d %B %Y",)),
     (r"\d\d\.\d\d\.\d\d", ("%d.%m.%y", "%y.%m.%d")),
     (r"\d{1,2}\.\d{1,2}\.\d{4}", ("%d.%m.%Y", "%m.%d.%Y")),
-    (r"\d{1,2}/\d{1,2}/\d{4}", ("%m/%d/%Y", "%d/%m/%Y")),
+    (r"\d{1,2}/[ \d]?\d/\d{4}", ("%m/%d/%Y", "%d/%m/%Y")),
     (r"\d\d-\d\d-\d{4}", ("%d-%m-%Y", "%m-%d-%Y")),
     (r"\d\d/\d\d/\d\d", ("%y/%m/%d", "%m/%d/%y", "%d/%m/%y")),
     (r"\d{1,2}/\d{1,2}/\d\d", ("%m/%d/%y", "%d/%m/%y")),
@@ -70,7 +70,9 @@ _DATES: Final[Sequence[tuple[str, tuple[str, ...]]]] = (
 _CLOCK: Final = r"(?:[01]?\d|2[0-3]):[0-5]?\d:(?:60|[0-5]?\d)"  # with leap seconds
 _REST: Final = (
     r"(?P<between>T|::?|\||-|_|\t|,|;|, | at | - | @ |/(?=\d{6}\.|\d\d:\d\d:)|\.(?=\d{6}\b|\d\d:\d\d:)|(?<=\d{8})(?=\d{6}\b)| time=| {1,3})"
-    rf"(?P<clock>{_CLOCK}|\d\d\.\d\d\.\d\d|[0-2]\d-[0-5]\d-[0-5]\d(?![\d-])|[0-2]\d[0-5]\d[0-5]\d(?!\d)|\d\d:\d\d(?![:\d]))"
+    r"(?:(?<= ) (?=\d[:.]))?"  # an hour that is padded with a space
+    rf"(?P<clock>{_CLOCK}|\d\d\.\d\d\.\d\d|[0-2]\d-[0-5]\d-[0-5]\d(?![\d-])|[0-2]\d[0-5]\d[0-5]\d(?!\d)|\d\d:\d\d(?![:\d])"
+    r"|(?<=  )\d\.\d\d\.\d\d|(?<=  )\d:\d\d(?![:\d])|\d:\d\d(?= ?[AaPp][Mm]\b))"
     r"(?P<fraction>[.,]\d{1,9}|:\d{3}(?!\d))?(?P<half> ?[AaPp][Mm]\b)?"
     r"(?P<zone> ?Z\b| ?[+-]\d\d:?\d\d\b| ?[+-]\d\d(?![\d:.-])|"
     rf" (?:{ABBREVIATION_PATTERN})\b|\+000(?!\d)| {NAME_PATTERN}\b)?"
@@ -84,7 +86,9 @@ _UNIX: Final = (  # digits before the fraction, and format
 )
 _CLOCKS: Final = {  # pattern in a type file, and format
     r"\d\d:\d\d": "%H:%M",
+    r"\d{1,2}:\d\d": "%H:%M",
     r"\d\d\.\d\d\.\d\d": "%H.%M.%S",
+    r"\d{1,2}\.\d\d\.\d\d": "%H.%M.%S",
     r"\d\d-\d\d-\d\d": "%H-%M-%S",
     r"\d{6}": "%H%M%S",
 }
@@ -154,7 +158,7 @@ _CLOCK_FIRST: Final = re.compile(
     r"(?P<date>\d\d/\d\d/\d{4}|\d\d-\d\d-\d{4}|\d\d\.\d\d\.\d{4}|\d{4}-\d\d-\d\d)\b"
 )
 _CLOCK_ALONE: Final = re.compile(
-    r"(?<![\w.:/-])(?P<clock>\d\d:\d\d:\d\d)(?P<fraction>[.,]\d{1,9}|:\d{3})?(?!\w|:\d)"
+    r"(?<![\w.:/-])(?P<clock>\d{1,2}:\d\d:\d\d)(?P<fraction>[.,]\d{1,9}|:\d{3})?(?!\w|:\d)"
 )
 _UNIX_TIMES: Final = [
     (re.compile(rf"(?<![\w.:/+-]){pattern}(?![\w./-])"), pattern, form) for pattern, form in _UNIX
@@ -262,6 +266,10 @@ def _dated_match(match: re.Match[str], date: str, formats: tuple[str, ...]) -> T
     between, clock = match["between"], match["clock"]
     clock_pattern, clock_format = _clock_of(clock)
     pattern, rest = date + quote_pattern(between), between
+    if between.endswith(" "):  # the parser reads any number of spaces as one
+        rest = between.rstrip(" ") + " "
+        if clock[1:2] in ":.":
+            pattern = date + quote_pattern(rest[:-1]) + " {1,3}"
     pattern, rest = pattern + clock_pattern, rest + clock_format
     if fraction := match["fraction"]:
         pattern += quote_pattern(fraction[0]) + r"\d{1,9}"
@@ -363,6 +371,7 @@ def find_common_timestamp(lines: Sequence[bytes]) -> CommonTimestamp | None:
             if index not in place.spans:
                 place.spans[index] = one.start, one.end
                 place.forms[form] = place.forms.get(form, 0) + 1
+    places = {key: of for key, of in places.items() if not _are_durations(texts, of.spans)}
     if not places:
         return None
     places |= _merged(places, written)
@@ -385,6 +394,11 @@ def find_common_timestamp(lines: Sequence[bytes]) -> CommonTimestamp | None:
     if len(spans) < _RECORDS_BELOW * written:
         spans = _record_starts(texts, spans)
     return CommonTimestamp(place.common_form(), len(spans) / max(written, 1), spans)
+
+
+def _are_durations(texts: Sequence[str], spans: dict[int, tuple[int, int]]) -> bool:
+    # Whether all are below an hour and without a second digit for it, as in `0:00:12.5`.
+    return all(texts[index].startswith("0:", start) for index, (start, _) in spans.items())
 
 
 def _merged(places: dict[tuple[str, int], _Place], written: int) -> dict[tuple[str, int], _Place]:
