@@ -372,5 +372,6 @@ class PartRecognizer(PartSearch):
 
 
 def _is_before_time(cursor: LineCursor) -> bool:
-    # Whether there is only white space between the position and the time, as before ` 9:02:11`.
-    return cursor.time is not None and cursor.text[cursor.at : cursor.time[0]].isspace()
+    # Whether there are only spaces and tabs between the position and the time, as in ` 9:02:11`.
+    between = cursor.text[cursor.at : cursor.time[0]] if cursor.time is not None else ""
+    return between != "" and not between.strip(" \t")
