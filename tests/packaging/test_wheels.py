@@ -234,6 +234,7 @@ print(*sorted(missing))
 NO_SPARK = {"py4j", "pyspark", "prometheus_client"}
 NO_ARROW = {"numpy", "pyarrow"}
 NO_RECORDS = {"re2"}
+NO_OBJECT_STORES = {"obstore"}
 LACKING = {  # what some of its modules import that is not for this place
     "hourmark-producer": {"confluent_kafka", "fastavro", "prometheus_client", "xxhash"},
     "hourmark-mirror": NO_RECORDS,
@@ -241,10 +242,10 @@ LACKING = {  # what some of its modules import that is not for this place
     "hourmark-infra[spark]": NO_RECORDS | {"prometheus_client"},
     "hourmark-verify": NO_RECORDS | {"prometheus_client"},
     "hourmark-evaluate": NO_RECORDS | {"prometheus_client"},
-    FULL: NO_RECORDS,
-    "hourmark-etl": NO_SPARK | NO_ARROW | NO_RECORDS,
-    "hourmark-etl[arrow]": NO_SPARK | NO_RECORDS,
-    "hourmark-declare": NO_SPARK - {"prometheus_client"} | NO_ARROW,
+    FULL: NO_RECORDS | NO_OBJECT_STORES,
+    "hourmark-etl": NO_SPARK | NO_ARROW | NO_RECORDS | NO_OBJECT_STORES,
+    "hourmark-etl[arrow]": NO_SPARK | NO_RECORDS | NO_OBJECT_STORES,
+    "hourmark-declare": NO_SPARK - {"prometheus_client"} | NO_ARROW | NO_OBJECT_STORES,
 }
 
 

@@ -231,8 +231,8 @@ def test_what_would_become_invalid_is_not_extended(tmp_path: Path, file: str, te
 def test_a_storage_that_cannot_be_used_is_refused_before_anything_is_written(
     tmp_path: Path,
 ) -> None:
-    with pytest.raises(ConfigError, match=r"storage\.root = 's3://x'"):
-        invoked(log_file(tmp_path / "a.log"), "--storage", "s3://x", "--out", tmp_path / "out")
+    with pytest.raises(ConfigError, match=r"storage\.root = 'ftp://x'"):
+        invoked(log_file(tmp_path / "a.log"), "--storage", "ftp://x", "--out", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
