@@ -49,6 +49,7 @@ def _told(stack: LocalStack, *arguments: str, code: int | None = None) -> dict[s
     """What the command says as JSON, ended with this code, where one is named."""
     done = _hourmark(stack, *arguments, "--json")
     assert code in (None, done.returncode), done.stderr
+    assert done.stdout, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
