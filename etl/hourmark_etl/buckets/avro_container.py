@@ -35,7 +35,6 @@ _DEFLATE_LEVEL: Final = (
 )
 _RAW: Final = -15  # RFC 1951 without a header or checksum, as the Avro specification requires
 _DIGEST_SIZE: Final = 16
-_READ_BYTES: Final = 1 << 20
 
 
 class ContainerStats(NamedTuple):
@@ -280,34 +279,6 @@ def _header(metadata: Mapping[str, str], sync: bytes) -> bytes:
 
 def _sized(value: bytes) -> bytes:
     return encode_long(len(value)) + value
-
-
-class DigestingReader:
-    """Wrapper of a binary file that counts and hashes all bytes that are read.
-
-    Args:
-        file: Binary file to read.
-
-    Attributes:
-        digest: BLAKE2b hash object (16 bytes) of the bytes read so far.
-        bytes: Number of bytes read so far.
-    """
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.digest = hashlib.blake2b(digest_size=_DIGEST_SIZE)
-        self.bytes = 0
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._file.read(size)
-        self.digest.update(data)
-        self.bytes += len(data)
-        return data
-
-    def read_rest(self) -> None:
-        """Read the file to its end, so that `digest` and `bytes` cover all of it."""
-        while self.read(_READ_BYTES):
-            pass
 
 
 def _deflate() -> Callable[[bytearray], bytes]:

@@ -30,7 +30,7 @@ from hourmark.records.manifest import (
     PreviousMarker,
 )
 from hourmark.records.tombstone import RemovedBucket, Tombstone
-from hourmark_etl.buckets.avro_container import DigestingReader
+from hourmark_etl.buckets.digesting_reader import DigestingReader
 from hourmark_etl.buckets.reader import (
     BucketRemoved,
     NotClosed,

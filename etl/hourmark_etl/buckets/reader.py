@@ -48,13 +48,17 @@ class BucketRemoved(NotClosed):
     """Raised if a bucket was closed, and was later removed by retention.
 
     Attributes:
+        message: Description of the error for users.
         tombstone: Tombstone of the day, which states when and why the bucket was removed.
         bucket: Entry of the bucket in the tombstone, with its complete marker.
     """
 
     def __init__(self, message: str, tombstone: Tombstone, bucket: RemovedBucket) -> None:
-        super().__init__(message)
-        self.tombstone, self.bucket = tombstone, bucket
+        super().__init__(message, tombstone, bucket)
+        self.message, self.tombstone, self.bucket = message, tombstone, bucket
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class BadMarker(Finding):

@@ -34,7 +34,7 @@ from hourmark.records.manifest import (
     PreviousMarker,
 )
 from hourmark_etl.arrow import Int64s, UInt64s, hour_starts_s
-from hourmark_etl.buckets.avro_container import DigestingReader
+from hourmark_etl.buckets.digesting_reader import DigestingReader
 from hourmark_etl.buckets.parquet_comparison import find_parquet_differences
 from hourmark_etl.buckets.reader import (
     BadMarker,

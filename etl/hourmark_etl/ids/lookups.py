@@ -32,7 +32,8 @@ from hourmark.errors import Finding
 from hourmark.records.event_id import SIZE
 from hourmark.records.hours import Hour
 from hourmark_etl.arrow import Bools, UInt8s, to_single_array
-from hourmark_etl.buckets.avro_container import Block, ContainerReader, DigestingReader
+from hourmark_etl.buckets.avro_container import Block, ContainerReader
+from hourmark_etl.buckets.digesting_reader import DigestingReader
 from hourmark_etl.ledger.closed import ClosedBucket, IdIndexSegment
 from hourmark_etl.staging.verified import compute_digest
 from hourmark_etl.storage import ContentLost, Storage, StorageError

@@ -20,7 +20,8 @@ import numpy as np
 from hourmark.avro.framing import event_schema
 from hourmark.config.groups import AvroCodec
 from hourmark_etl.arrow import Int64s, UInt8s, UInt64s, datum_hashes
-from hourmark_etl.buckets.avro_container import ContainerReader, ContainerWriter, DigestingReader
+from hourmark_etl.buckets.avro_container import ContainerReader, ContainerWriter
+from hourmark_etl.buckets.digesting_reader import DigestingReader
 from hourmark_etl.buckets.parquet_rows import DatumConverter
 from hourmark_etl.closing.units import totals_by_hour
 from hourmark_etl.closing.write.parquet_files import ParquetFiles, WrittenParquet

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hourmark_etl.arrow import Int64s, find_run_starts
-from hourmark_etl.buckets.avro_container import DigestingReader
+from hourmark_etl.buckets.digesting_reader import DigestingReader
 from hourmark_etl.buckets.parquet_rows import DatumConverter
 from hourmark_etl.ids.lookups import to_id_array
 from hourmark_etl.storage import Storage, StorageError

@@ -96,7 +96,7 @@ def test_a_storage_that_refuses_an_index_holds_nothing_up(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
 
-    def refuse(self: LocalDisk, source: str, target: str) -> None:
+    def refuse(self: LocalDisk, source: str, target: str, **_: object) -> None:
         raise (
             AccessDenied(target, "file:///x", "denied")
             if target.startswith(INDEX_FOLDER)
