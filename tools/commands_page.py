@@ -135,7 +135,7 @@ def _help(command: click.Command) -> Iterator[str]:
 
 
 def _preformatted(lines: list[str]) -> Iterator[str]:
-    """Yield a block that the help does not wrap: examples, JSON, a list, or a table of two columns."""
+    """Yield a block that the help does not wrap: examples, JSON, a list, or a two-column table."""
     title, inner = lines[0], textwrap.dedent("\n".join(lines[1:])).splitlines()
     if title in ("Example:", "Examples:"):
         yield "```console\n" + "\n".join(map(_example, inner)) + "\n```\n"

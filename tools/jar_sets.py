@@ -1,6 +1,7 @@
 """Definitions of jar sets: root artifacts, and the dependencies of the roots that are left out.
 
-The local stack, a benchmark's reference implementation, and YARN, s3proxy and HttpFS in tests use them.
+The local stack, a benchmark's reference implementation, and YARN, s3proxy and HttpFS in tests use
+them.
 
 Only `tools.lock_jars` reads this; everything else reads the lock files made from it.
 """

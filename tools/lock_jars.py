@@ -1,8 +1,9 @@
 """Regenerate the jar lock files from `tools.jar_sets`: `python -m tools.lock_jars`.
 
 Writes `jars.lock` of `infra/hourmark_infra/jars`, `spark_jars.lock` of `bench`, and
-`yarn_jars.lock`, `s3proxy_jars.lock` and `httpfs_jars.lock` of `tests/support`. The root artifacts are resolved with their runtime dependencies, each file is
-hashed, and each lock file is replaced atomically. Needs network access and takes a few minutes.
+`yarn_jars.lock`, `s3proxy_jars.lock` and `httpfs_jars.lock` of `tests/support`. The root artifacts
+are resolved with their runtime dependencies, each file is hashed, and each lock file is replaced
+atomically. Needs network access and takes a few minutes.
 """
 
 from __future__ import annotations

@@ -50,7 +50,10 @@ class RemovedBucket(FrozenModel):
         Raises:
             ValueError: The content is not a valid manifest.
         """
-        manifest = Manifest.decode(marker)
+        return cls._from_manifest(Manifest.decode(marker), marker)
+
+    @classmethod
+    def _from_manifest(cls, manifest: Manifest, marker: builtins.bytes) -> RemovedBucket:
         return cls(
             hour=manifest.hour,
             blake2b=compute_record_digest(marker),
@@ -60,6 +63,11 @@ class RemovedBucket(FrozenModel):
             bytes=sum(file.bytes for file in manifest.all_files),
             marker=marker.decode(),
         )
+
+    @property
+    def manifest(self) -> Manifest:
+        """Return the manifest in the marker, which is parsed again in each call."""
+        return Manifest.decode(self.marker.encode())
 
     @property
     def reference(self) -> PreviousMarker:
@@ -139,9 +147,9 @@ class Tombstone(FrozenModel):
                 length, or does not follow the entry before it.
         """
         for bucket in self.buckets:
-            if bucket != RemovedBucket.from_marker(bucket.marker.encode()):
+            manifest = bucket.manifest
+            if bucket != RemovedBucket._from_manifest(manifest, bucket.marker.encode()):
                 raise ValueError(f"its entry of {bucket.hour} differs from the marker")
-            manifest = Manifest.decode(bucket.marker.encode())
             if (manifest.type, manifest.bucket_seconds) != (self.type, self.bucket_seconds) or (
                 not bucket.hour.startswith(f"{self.date}T")
             ):
@@ -162,8 +170,7 @@ def check_references(buckets: Sequence[RemovedBucket]) -> None:
         ValueError: The chain of markers is broken between two buckets.
     """
     for before, after in itertools.pairwise(buckets):
-        previous = Manifest.decode(after.marker.encode()).previous
-        if previous != before.reference:
+        if after.manifest.previous != before.reference:
             raise ValueError(
                 f"the marker of {after.hour} does not refer to the marker of {before.hour}"
             )

@@ -18,8 +18,7 @@ from hourmark_declare.doctor.check_result import (
 from hourmark_declare.doctor.storage_evaluation import CHECK, evaluate_namenode
 from hourmark_declare.doctor.storage_probe import FOLDER, probe_storage
 from hourmark_etl.storage import NotFound, ObjectStorage, StorageEntry, StorageError, open_storage
-from hourmark_etl.storage.namenode import NameNodeReport, find_serving, read_namenode
-from hourmark_etl.storage.spnego import authorizer
+from hourmark_etl.storage.namenode import NameNodeReport, find_serving, read_namenodes
 
 _ENDED_MS: Final = 3_600_000  # a folder of this age belongs to no running doctor
 _ANSWER_S: Final = 10.0
@@ -40,11 +39,7 @@ def check_storage(config: Config) -> Iterator[DoctorCheckResult]:
     """
     storage = open_storage(config.storage)
     is_hdfs = config.storage.root.startswith("hdfs://")
-    addresses = config.storage.namenodes if is_hdfs else ()
-    authorize = authorizer(config.storage)
-    reports = [
-        read_namenode(address, _ANSWER_S, config.storage.ca, authorize) for address in addresses
-    ]
+    reports = read_namenodes(config.storage, _ANSWER_S) if is_hdfs else []
     serving = find_serving(reports)
     bean = serving.info if serving is not None else None
     yield from _unusable_namenodes(reports, serving)

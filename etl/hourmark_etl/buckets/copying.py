@@ -18,7 +18,7 @@ from __future__ import annotations
 import enum
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import BinaryIO, Final
 
 from hourmark.errors import Finding
 from hourmark.records.hours import Hour
@@ -57,7 +57,7 @@ _READ_BYTES: Final = 1 << 20
 
 
 class CopyOutcome(enum.StrEnum):
-    """What was done with a bucket.
+    """The result of copying a bucket.
 
     Attributes:
         COPIED: The bucket was copied and verified.
@@ -102,9 +102,12 @@ class BucketCopier:
             Finding: The target has other buckets on a removed day.
             StorageError: A storage is unavailable.
         """
+        return [tombstone.date for tombstone in self._missing_tombstones(event_type)]
+
+    def _missing_tombstones(self, event_type: str) -> list[Tombstone]:
         dates = list_removed_dates(self._source, event_type)
         missing = map_concurrently(lambda date: self._find_missing(event_type, date), dates)
-        return [date for date, found in zip(dates, missing, strict=True) if found is not None]
+        return [tombstone for tombstone in missing if tombstone is not None]
 
     def _find_missing(self, event_type: str, date: str) -> Tombstone | None:
         tombstone = find_tombstone(self._source, event_type, date)
@@ -124,10 +127,9 @@ class BucketCopier:
             Finding: The target has other buckets on a removed day.
             StorageError: A storage operation failed.
         """
-        missing = self.list_missing_tombstones(event_type)
-        for date in missing:
-            if tombstone := self._find_missing(event_type, date):
-                self._copy_tombstone(tombstone)
+        missing = self._missing_tombstones(event_type)
+        for tombstone in missing:
+            self._write_tombstone(tombstone)
         return len(missing)
 
     def plan_buckets(
@@ -215,11 +217,14 @@ class BucketCopier:
 
     def _copy_tombstone(self, tombstone: Tombstone) -> None:
         if self._needs_tombstone(tombstone):
-            path = tombstone_path(tombstone.type, tombstone.date)
-            try:
-                self._target.write_new(path, tombstone.encode())
-            except AlreadyExists:  # by another run, or the response was lost
-                self._needs_tombstone(tombstone)
+            self._write_tombstone(tombstone)
+
+    def _write_tombstone(self, tombstone: Tombstone) -> None:
+        path = tombstone_path(tombstone.type, tombstone.date)
+        try:
+            self._target.write_new(path, tombstone.encode())
+        except AlreadyExists:  # by another run, or the response was lost
+            self._needs_tombstone(tombstone)
 
     def _needs_tombstone(self, tombstone: Tombstone) -> bool:
         existing = find_tombstone(self._target, tombstone.type, tombstone.date)
@@ -301,17 +306,23 @@ class BucketCopier:
 
     def _copy_file(self, folder: str, temporary: str, file: BucketFile | ParquetFile) -> None:
         path = f"{temporary}/{file.name}"
-        with self._source.open(f"{folder}/{file.name}", size=file.bytes) as opened:
-            reader = DigestingReader(opened)
-            with self._target.create(path, unpublished=True) as created:
-                while chunk := reader.read(_READ_BYTES):
-                    created.write(chunk)
+        with (
+            self._source.open(f"{folder}/{file.name}", size=file.bytes) as opened,
+            self._target.create(path, unpublished=True) as created,
+        ):
+            reader = _write_all(opened, created)
         _check_digest(self._source, f"{folder}/{file.name}", reader, file)
         with self._target.open(path, size=file.bytes) as opened:
             reader = DigestingReader(opened)
-            while reader.read(_READ_BYTES):
-                pass
+            reader.read_rest()
         _check_digest(self._target, path, reader, file)
+
+
+def _write_all(source: BinaryIO, target: BinaryIO) -> DigestingReader:
+    reader = DigestingReader(source)
+    while chunk := reader.read(_READ_BYTES):
+        target.write(chunk)
+    return reader
 
 
 def _check_digest(
@@ -321,8 +332,8 @@ def _check_digest(
     if found != (file.bytes, file.blake2b):
         raise Finding(
             f"{storage.url(path)} has {found[0]} bytes with blake2b {found[1]}, but the marker "
-            f"states {file.bytes} bytes with {file.blake2b}; the bucket was not copied. Restore the file "
-            "from a copy"
+            f"states {file.bytes} bytes with {file.blake2b}; the bucket was not copied. Restore "
+            "the file from a copy"
         )
 
 
@@ -376,9 +387,10 @@ def _copy_missing(source: Storage, target: Storage, path: str) -> bool:
     is_copied = not target.exists(path)
     if is_copied:
         with source.open(path) as opened, target.create(path) as created:
-            while chunk := opened.read(_READ_BYTES):
-                created.write(chunk)
-    if _digest(source, path) != _digest(target, path):
+            digest = _write_all(opened, created).digest.hexdigest()
+    else:
+        digest = _digest(source, path)
+    if digest != _digest(target, path):
         raise Finding(
             f"{target.url(path)} differs from {source.url(path)}; nothing was replaced. Copy to an "
             "empty folder, and stop the ETL while its files are copied"
@@ -389,8 +401,7 @@ def _copy_missing(source: Storage, target: Storage, path: str) -> bool:
 def _digest(storage: Storage, path: str) -> str:
     with storage.open(path) as opened:
         reader = DigestingReader(opened)
-        while reader.read(_READ_BYTES):
-            pass
+        reader.read_rest()
     return reader.digest.hexdigest()
 
 

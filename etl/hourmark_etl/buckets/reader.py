@@ -337,7 +337,7 @@ def find_closed_manifest(storage: Storage, event_type: str, hour: Hour) -> Manif
     try:
         return read_manifest(storage, event_type, hour)
     except BucketRemoved as error:
-        return Manifest.decode(error.bucket.marker.encode())
+        return error.bucket.manifest
     except NotClosed:
         return None
 

@@ -213,7 +213,7 @@ def verify_bucket(storage: Storage, event_type: str, hour: Hour) -> BucketReport
     try:
         manifest = read_manifest(storage, event_type, hour)
     except BucketRemoved as error:
-        return check.removed(Manifest.decode(error.bucket.marker.encode()))
+        return check.removed(error.bucket.manifest)
     except NotClosed:
         if not storage.exists(check.folder):
             raise

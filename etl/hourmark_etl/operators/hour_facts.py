@@ -136,8 +136,7 @@ def explain_from_storage(config: Config, event_type: str, hour: Hour) -> Explana
     try:
         manifest = read_manifest(open_storage(config.storage), event_type, hour)
     except BucketRemoved as error:
-        manifest = Manifest.decode(error.bucket.marker.encode())
-        closed = explain_closed_hour(event_type, hour, manifest)
+        closed = explain_closed_hour(event_type, hour, error.bucket.manifest)
         return explain_removed_hour(closed, error.tombstone, error.bucket)
     except HourmarkError:
         return None

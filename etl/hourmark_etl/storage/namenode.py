@@ -11,8 +11,9 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
+from hourmark.config.groups import StorageSettings
 from hourmark.errors import ConfigError
-from hourmark_etl.storage.spnego import NegotiationFailed
+from hourmark_etl.storage.spnego import NegotiationFailed, authorizer
 from hourmark_etl.storage.tls import client_context
 
 _JMX: Final = "/jmx?qry=Hadoop:service=NameNode,name="
@@ -66,6 +67,22 @@ def read_namenode(
     except OSError as error:
         return NameNodeReport(address=address, failure=str(getattr(error, "reason", error)))
     return NameNodeReport(address=address, state=(state or {}).get("State"), info=info)
+
+
+def read_namenodes(settings: StorageSettings, seconds: float) -> list[NameNodeReport]:
+    """Return what each NameNode of the `storage` settings reports about itself.
+
+    Args:
+        settings: The `storage` settings, for HDFS. With Kerberos, requests are authenticated.
+        seconds: Timeout of each of two requests to a NameNode, in seconds.
+
+    Returns:
+        The reports in the order of the setting.
+    """
+    authorize = authorizer(settings)
+    return [
+        read_namenode(address, seconds, settings.ca, authorize) for address in settings.namenodes
+    ]
 
 
 def find_serving(reports: Iterable[NameNodeReport]) -> NameNodeReport | None:

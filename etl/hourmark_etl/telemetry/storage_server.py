@@ -20,8 +20,7 @@ from hourmark.printing import name_some
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
 from hourmark_etl.storage import NotFound, StorageError, open_storage
-from hourmark_etl.storage.namenode import NameNodeReport, find_serving, read_namenode
-from hourmark_etl.storage.spnego import authorizer
+from hourmark_etl.storage.namenode import NameNodeReport, find_serving, read_namenodes
 
 SILENT_S: Final = 20  # a DataNode sends a heartbeat every few seconds
 FREE_MIB_MIN: Final = 256  # `hourmark doctor` warns earlier
@@ -50,11 +49,7 @@ def storage_server(config: Config) -> list[ServerStatus]:
         return [_local_folder(config, Path(root.removeprefix("file://")))]
     if root.startswith("s3://"):
         return [_object_store(config)]
-    storage = config.storage
-    authorize = authorizer(storage)
-    return evaluate_namenodes(
-        read_namenode(address, _ANSWER_S, storage.ca, authorize) for address in storage.namenodes
-    )
+    return evaluate_namenodes(read_namenodes(config.storage, _ANSWER_S))
 
 
 def evaluate_namenodes(reports: Iterable[NameNodeReport]) -> list[ServerStatus]:

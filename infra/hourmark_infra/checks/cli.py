@@ -133,6 +133,8 @@ def whole_suite(arguments: Sequence[str]) -> Plan:
     Returns:
         The plan, to be executed by `run_checks`.
     """
+    # With options such as --maxfail, not all tests have run.
+    repeats_max = 0 if arguments else REPEATS_MAX
     return Plan(
         (
             (
@@ -141,8 +143,7 @@ def whole_suite(arguments: Sequence[str]) -> Plan:
                     "tests on servers",
                     SERVER_MARKS,
                     (*SERVER_WORKERS, *arguments),
-                    # With options such as --maxfail, not all tests have run.
-                    repeats_max=0 if arguments else REPEATS_MAX,
+                    repeats_max=repeats_max,
                     folders=SERVER_FOLDERS,
                 ),
             ),
@@ -153,7 +154,7 @@ def whole_suite(arguments: Sequence[str]) -> Plan:
                     WITHOUT_SERVERS,
                     (*OTHER_WORKERS, *arguments),
                     Output.AT_ITS_END,
-                    repeats_max=0 if arguments else REPEATS_MAX,
+                    repeats_max=repeats_max,
                 ),
             ),
         ),

@@ -9,7 +9,7 @@ file: they occur at each start and say nothing about the events.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -32,7 +32,6 @@ _SPARK_NOTICE: Final = re.compile(
     r"|Using Spark's default log4j profile: |Setting default log level to "
     r"|To adjust logging level use "
 )
-_TRACE_SUMMARY: Final = re.compile(r" \(stack trace of \d+ lines in .*\)$")
 
 
 class MergedLog:
@@ -88,8 +87,7 @@ class MergedLog:
 
     def _print(self, name: str, lines: Iterator[str]) -> None:
         for line in lines:
-            if not _SPARK_NOTICE.match(line) or _TRACE_SUMMARY.search(line):
-                self._report(f"{name:<{self._width}} | {line}")
+            self._report(f"{name:<{self._width}} | {line}")
 
     def _read_lines(self, name: str, file: Path) -> bytes:
         try:
@@ -107,7 +105,7 @@ class StackTraceSummarizer:
     """A filter that replaces each stack trace in a log with one line.
 
     The line consists of the log record before the stack trace, the exception that caused it, and
-    the path of the log. A log record is buffered until the next one, because a stack trace may
+    the path of the log. Warnings of Spark without a stack trace are omitted. A log record is buffered until the next one, because a stack trace may
     follow it. Not thread-safe.
 
     Args:
@@ -148,7 +146,7 @@ class StackTraceSummarizer:
         """
         if self._cause is None:
             buffered, self._buffered = self._buffered, []
-            for line in buffered:
+            for line in _without_notices(buffered):
                 escaped = _ESCAPED.search(line)
                 yield f"{line[: escaped.start()]} (more in {self._log})" if escaped else line
 
@@ -172,7 +170,7 @@ class StackTraceSummarizer:
             self._buffered, exception = buffered[:1], buffered[1:]
         else:
             first = len(buffered) if line.endswith(_PYTHON) else max(len(buffered) - 1, 0)
-            yield from buffered[:first]
+            yield from _without_notices(buffered[:first])
             exception = buffered[first:]
         for traced in (*exception, line):
             self._add_to_trace(traced)
@@ -181,3 +179,7 @@ class StackTraceSummarizer:
         self._length += 1
         if exception := _EXCEPTION.match(line.removesuffix(_PYTHON)):
             self._cause = exception[1].strip()
+
+
+def _without_notices(lines: Iterable[str]) -> Iterator[str]:
+    return (line for line in lines if not _SPARK_NOTICE.match(line))

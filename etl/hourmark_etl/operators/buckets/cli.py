@@ -20,7 +20,7 @@ from hourmark.config.loading import Config, config_option
 from hourmark.errors import Finding, HourmarkError, Unavailable, UsageError
 from hourmark.printing import json_option, print_json
 from hourmark.records.hours import Hour
-from hourmark.records.manifest import Grade, Manifest
+from hourmark.records.manifest import Grade
 from hourmark_etl.buckets.reader import (
     BucketRemoved,
     Event,
@@ -219,7 +219,7 @@ def show(event_type: str, hour: str, show_all: bool, as_json: bool, config: Conf
     try:
         manifest = read_manifest(storage, event_type, parsed)
     except BucketRemoved as error:
-        manifest, exit_code = Manifest.decode(error.bucket.marker.encode()), BucketExit.REMOVED
+        manifest, exit_code = error.bucket.manifest, BucketExit.REMOVED
         click.echo(str(error), err=True)
     except NotClosed as error:
         raise _explain_missing_marker(config, event_type, parsed, error) from error

@@ -90,8 +90,9 @@ def copy(
 
     Each file is compared with the digest in the marker of its bucket, and read back from the
     target. A bucket appears on the target with one rename, so the target must be HDFS or a local
-    folder. The command never replaces anything on the target, and deletes nothing on the source. If it is interrupted, run it again: buckets that the
-    target has, or has removed by its own retention, are not copied again.
+    folder. The command never replaces anything on the target, and deletes nothing on the source. If
+    it is interrupted, run it again: buckets that the target has, or has removed by its own
+    retention, are not copied again.
 
     Tombstones of removed buckets are also copied unless the target has the buckets, so the chain of
     markers of each type is complete. With --from, the chain on the target begins at the first

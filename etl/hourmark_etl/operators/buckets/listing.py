@@ -479,8 +479,7 @@ def _row_of_marker(storage: Storage, event_type: str, hour: Hour) -> Row:
     try:
         manifest = read_manifest(storage, event_type, hour)
     except BucketRemoved as error:
-        manifest = Manifest.decode(error.bucket.marker.encode())
-        return manifest_row(event_type, hour, manifest) | {"state": REMOVED}
+        return manifest_row(event_type, hour, error.bucket.manifest) | {"state": REMOVED}
     except (NotClosed, BadMarker) as error:
         return make_row(event_type, hour, DAMAGED, problem=str(error))
     return manifest_row(event_type, hour, manifest)
