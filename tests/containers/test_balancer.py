@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -32,39 +34,25 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize("files", FILES_MAX)
 def test_it_listens_however_few_files_it_may_open(engine: str, files: int, tmp_path: Path) -> None:
-    create_site_files(tmp_path)
-    options = (
-        "--read-only",
-        "--cap-drop=ALL",
-        f"--user={os.getuid()}",
-        "-v",
-        f"{tmp_path}:/site:ro",
-        "--entrypoint=bash",
-    )
     limited = ("-c", f"ulimit -n {files} && exec haproxy -db -f /etc/haproxy/hourmark.cfg")
-    container = said(engine, "run", "-d", *options, image(engine), *limited).strip()
-    try:
-        wait_for(
-            lambda: ends_well(engine, "exec", container, "bash", "-c", LISTENS),
-            "the balancer listens",
-            60,
-            0.5,
-        )
-    finally:
-        said(engine, "rm", "--force", "--time=0" if engine == "podman" else "--volumes", container)
+    with listening(engine, tmp_path, "--entrypoint=bash", command=limited) as container:
+        assert ends_well(engine, "exec", container, "bash", "-c", LISTENS)
 
 
 def test_it_stops_when_the_engine_stops_it(engine: str, tmp_path: Path) -> None:
     # It ignored SIGTERM, so that each stop took the engine's 30 seconds and ended with SIGKILL.
-    create_site_files(tmp_path)
-    options = (
-        "--read-only",
-        "--cap-drop=ALL",
-        f"--user={os.getuid()}",
-        "-v",
-        f"{tmp_path}:/site:ro",
-    )
-    container = said(engine, "run", "-d", *options, image(engine)).strip()
+    with listening(engine, tmp_path) as container:
+        said(engine, "stop", "--time=60", container)
+        ended = said(engine, "inspect", container, "--format", "{{.State.ExitCode}}")
+        assert ended.strip() == "0"
+
+
+@contextlib.contextmanager
+def listening(engine: str, site: Path, *options: str, command: Sequence[str] = ()) -> Iterator[str]:
+    """A balancer's container of its own, which listens."""
+    create_site_files(site)
+    limits = ("--read-only", "--cap-drop=ALL", f"--user={os.getuid()}", "-v", f"{site}:/site:ro")
+    container = said(engine, "run", "-d", *limits, *options, image(engine), *command).strip()
     try:
         wait_for(
             lambda: ends_well(engine, "exec", container, "bash", "-c", LISTENS),
@@ -72,9 +60,7 @@ def test_it_stops_when_the_engine_stops_it(engine: str, tmp_path: Path) -> None:
             60,
             0.5,
         )
-        said(engine, "stop", "--time=60", container)
-        ended = said(engine, "inspect", container, "--format", "{{.State.ExitCode}}")
-        assert ended.strip() == "0"
+        yield container
     finally:
         said(engine, "rm", "--force", "--time=0" if engine == "podman" else "--volumes", container)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.support.etl_scene import Scene, scene
+from tests.support.ha_hdfs import HaHdfs
 
 from hourmark_infra.stack import LocalStack
 
@@ -20,6 +21,14 @@ def own_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
         yield made
     finally:
         made.down()
+
+
+@pytest.fixture(scope="module")
+def name_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HaHdfs]:
+    """HDFS with two NameNodes, for one module."""
+    programs = LocalStack.load_or_create(tmp_path_factory.mktemp("home"), mirror=False).programs
+    with HaHdfs(programs, tmp_path_factory.mktemp("name-service")) as started:
+        yield started
 
 
 @pytest.fixture(scope="module")

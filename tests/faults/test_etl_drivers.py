@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.faults.outcome import LONG
+from tests.faults.outcome import LONG, assert_a_paused_closer_changes_nothing
 from tests.support.crash import CrashOrder
 from tests.support.etl import EtlRun
 from tests.support.etl_scene import EVENTS, WITHIN_S, Scene
@@ -38,17 +38,7 @@ def test_of_two_drivers_the_older_one_stops_and_nothing_is_doubled(
 def test_a_closer_paused_before_its_rename_and_woken_after_another_published_changes_nothing(
     running: Scene,
 ) -> None:
-    running.run.revive()
-    pause = CrashOrder("rename", "before", how="SIGSTOP")
-    running.run.order(pause)
-    hour = running.begin_hour()
-    running.crashed(pause)
-    with running.run.duplicate() as duplicate:
-        assert running.closed(hour, by=duplicate).events == EVENTS  # and remembered, file by file
-        running.run.wake()
-        running.ended()
-        running.content_is_as_promised()
-        assert duplicate.running()
+    assert_a_paused_closer_changes_nothing(running, CrashOrder("rename", "before", how="SIGSTOP"))
 
 
 def test_a_checkpoint_deleted_while_running_or_stopped_costs_nothing(running: Scene) -> None:

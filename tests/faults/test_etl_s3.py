@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.faults.outcome import LONG, assert_whole
+from tests.faults.outcome import LONG, assert_a_paused_closer_changes_nothing, assert_whole
 from tests.support.arrow_s3 import ArrowS3, arrow_options
 from tests.support.bucket_judge import BucketJudge
 from tests.support.crash import OBJECT_STEPS, CrashOrder
-from tests.support.etl_scene import EVENTS, Scene
+from tests.support.etl_scene import Scene
 from tests.support.waiting import wait_for
 
 from hourmark.config.groups import StorageSettings
@@ -97,17 +97,9 @@ def marked(outside: ArrowS3, hour: Hour, types: Sequence[str]) -> bool:
 def test_a_closer_paused_before_it_selects_and_woken_after_another_published_changes_nothing(
     running: Scene,
 ) -> None:
-    running.run.revive()
-    pause = CrashOrder("selection", "before", how="SIGSTOP")
-    running.run.order(pause)
-    hour = running.begin_hour()
-    running.crashed(pause)
-    with running.run.duplicate() as duplicate:
-        assert running.closed(hour, by=duplicate).events == EVENTS  # and remembered, file by file
-        running.run.wake()
-        running.ended()
-        running.content_is_as_promised()
-        assert duplicate.running()
+    assert_a_paused_closer_changes_nothing(
+        running, CrashOrder("selection", "before", how="SIGSTOP")
+    )
 
 
 def test_what_was_published_is_read_by_commands_and_by_the_library(

@@ -8,7 +8,6 @@ in tests/unit/etl/storage/test_storage_failover.py.
 from __future__ import annotations
 
 import threading
-import tomllib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import cast
@@ -17,13 +16,12 @@ import hdfs
 import pytest
 import requests
 from tests.faults.outcome import LONG, assert_whole
-from tests.support.etl_scene import Scene, scene
+from tests.support.etl_scene import Scene, scene_on
 from tests.support.ha_hdfs import HaHdfs
 from tests.support.publisher import Publisher
 from tests.support.waiting import wait_for
 
 from hourmark.config.groups import StorageSettings
-from hourmark.config.toml_text import render_toml
 from hourmark_etl.storage import (
     AccessDenied,
     FolderStorage,
@@ -38,24 +36,11 @@ CONTENT = b"x" * 2000  # more than the quota of space
 
 
 @pytest.fixture(scope="module")
-def name_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HaHdfs]:
-    programs = LocalStack.load_or_create(tmp_path_factory.mktemp("home"), mirror=False).programs
-    with HaHdfs(programs, tmp_path_factory.mktemp("name-service")) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
 def driver(
     name_service: HaHdfs, stack: LocalStack, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Scene]:
     """The ETL on the stack's Kafka and the name service; an hour was closed."""
-    settings = tomllib.loads(stack.layout.config_file.read_text())
-    settings["storage"] = name_service.settings.model_dump(mode="json")
-    folder = tmp_path_factory.mktemp("driver")
-    file = folder / "stack.toml"
-    file.write_text(render_toml(settings))
-    with scene(file, folder / "run", ("one", "two")) as made:
-        made.closed(made.begin_hour())
+    with scene_on(name_service.settings, stack, tmp_path_factory.mktemp("driver")) as made:
         yield made
 
 

@@ -11,18 +11,10 @@ from tests.support.httpfs import httpfs
 
 from hourmark_etl.storage import NotFound, Storage, StorageError, open_storage
 from hourmark_etl.storage.webhdfs_files import WINDOW_BYTES
-from hourmark_infra.stack import LocalStack
 
 pytestmark = LONG
 CONTENT = bytes(range(256)) * (WINDOW_BYTES // 256) + b"the next window"
 NAMES = ("date=2026-11-21", "with space", "ünïcödé-日本", "100%", "a+b", "q?x=1&y=2")
-
-
-@pytest.fixture(scope="module")
-def name_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HaHdfs]:
-    programs = LocalStack.load_or_create(tmp_path_factory.mktemp("home"), mirror=False).programs
-    with HaHdfs(programs, tmp_path_factory.mktemp("name-service")) as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

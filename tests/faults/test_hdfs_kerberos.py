@@ -12,7 +12,6 @@ import os
 import pickle
 import threading
 import time
-import tomllib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,13 +20,12 @@ from typing import Final
 import pytest
 import requests
 from tests.faults.outcome import LONG
-from tests.support.etl_scene import Scene, scene
+from tests.support.etl_scene import Scene, scene_on
 from tests.support.ha_hdfs import HaHdfs
 from tests.support.kdc import TICKET_S, Kdc, missing_programs
 from tests.support.publisher import Publisher
 from tests.support.waiting import wait_for
 
-from hourmark.config.toml_text import render_toml
 from hourmark_etl.storage import LoginFailed, NotAuthenticated, Storage, WebHdfs, open_storage
 from hourmark_etl.storage.kerberos import KerberosLogin, kerberos_login
 from hourmark_etl.storage.namenode import read_namenode
@@ -186,13 +184,7 @@ def driver(
     cluster: HaHdfs, stack: LocalStack, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Scene]:
     """The ETL on the stack's Kafka and this HDFS; an hour was closed."""
-    settings = tomllib.loads(stack.layout.config_file.read_text())
-    settings["storage"] = cluster.settings.model_dump(mode="json", exclude_none=True)
-    folder = tmp_path_factory.mktemp("driver")
-    file = folder / "stack.toml"
-    file.write_text(render_toml(settings))
-    with scene(file, folder / "run", ("one", "two")) as made:
-        made.closed(made.begin_hour())
+    with scene_on(cluster.settings, stack, tmp_path_factory.mktemp("driver")) as made:
         yield made
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+import tomllib
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,9 +19,12 @@ from tests.support.delivery import DirectDelivery
 from tests.support.etl import EtlRun
 from tests.support.waiting import wait_for
 
+from hourmark.config.groups import StorageSettings
+from hourmark.config.toml_text import render_toml
 from hourmark.kafka.clients import Cluster
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
+from hourmark_infra.stack import LocalStack
 
 WITHIN_S = (
     600.0  # a driver takes a quarter of a minute to begin, and many times that on a busy machine
@@ -187,3 +191,15 @@ def scene(
     with run:
         yield made
     made.caught_up(made.next_hour.start_s * 1000, goodbye=True)
+
+
+@contextmanager
+def scene_on(storage: StorageSettings, stack: LocalStack, folder: Path) -> Iterator[Scene]:
+    """A scene with the stack's Kafka and another storage; an hour was closed."""
+    settings = tomllib.loads(stack.layout.config_file.read_text())
+    settings["storage"] = storage.model_dump(mode="json", exclude_none=True)
+    file = folder / "stack.toml"
+    file.write_text(render_toml(settings))
+    with scene(file, folder / "run", ("one", "two")) as made:
+        made.closed(made.begin_hour())
+        yield made
